@@ -38,8 +38,26 @@ RULES = {
 Arrival: TypeAlias = Literal["bulk", "threads", "registers"]
 
 
+@lru_cache(1 << 10)
+def _panel(n: int, swapped: bool, nbytes: int) -> int:
+    """Return the columns of a staging panel of the `n` columns that a block finishes."""
+    if swapped:
+        fits = (n // i for i in range(1, n + 1) if n % i == 0)
+        most = WIDE if nbytes == 2 else NARROW
+        width = next(width for width in fits if width <= most and width % 8 == 0)
+        return width if width >= NARROW else n
+    width = SPAN // nbytes
+    if n % 32 == 0 or nbytes != 2:
+        return next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
+    # Plain rows. Two panels that meet within 32 bytes of a line write those twice: 3840 x 3840 x 256 took 18.9 us
+    # in panels of 88, 16.9 of 176. Where a tile's own ends lie so, narrower panels leave room for chunks.
+    if n % 16 == 0:
+        return n
+    return next((n // i for i in (1, 3, 5, 7) if n % i == 0 and NARROW <= n // i <= WIDE), n)
+
+
 @preset
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Plan:
     """Hold the degrees of freedom of a schedule.
 
@@ -161,20 +179,7 @@ class Plan:
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Return rows and columns of a staging panel, which one bulk store writes."""
-        n = self.n // self.shares(nbytes)
-        if self.swapped:
-            fits = (n // i for i in range(1, n + 1) if n % i == 0)
-            most = WIDE if nbytes == 2 else NARROW
-            width = next(width for width in fits if width <= most and width % 8 == 0)
-            return ROWS, width if width >= NARROW else n
-        width = SPAN // nbytes
-        if n % 32 == 0 or nbytes != 2:
-            return ROWS, next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
-        # Plain rows. Two panels that meet within 32 bytes of a line write those twice: 3840 x 3840 x 256 took 18.9 us
-        # in panels of 88, 16.9 of 176. Where a tile's own ends lie so, narrower panels leave room for chunks.
-        if n % 16 == 0:
-            return ROWS, n
-        return ROWS, next((n // i for i in (1, 3, 5, 7) if n % i == 0 and NARROW <= n // i <= WIDE), n)
+        return ROWS, _panel(self.n // self.shares(nbytes), self.swapped, nbytes)
 
     def staging(self, nbytes: int, padded: bool = False) -> int:
         """Return the bytes of the consumers' staging panels: swizzled ones, or padded ones for stores by vectors."""

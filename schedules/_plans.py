@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import attrs
-
 from fireiron import MatMulChain, RowMajor, Rows, Tensor
 from fireiron.schedules._clocks import group_of, modelled, tiles_by, work
 from fireiron.schedules._plan import (
@@ -48,7 +46,6 @@ LEAST_CHUNKS = 4  # of a way
 DEEP = 60  # chunks of 128 bytes of K
 SIDES = range(ROWS, 673)  # rows and columns
 SQUARE = (2, 2)
-FIELDS = tuple(field.name for field in attrs.fields(Plan))
 MOST_AT_ONCE = 66  # ways whose blocks all run at once
 
 
@@ -184,8 +181,7 @@ def _placed(
 def _changed(plan: Plan, **changes: Any) -> Plan:
     """Copy a plan with some fields changed to values that fit: checks take ten times as long, for hundreds of plans."""
     made = object.__new__(Plan)
-    for name in FIELDS:
-        object.__setattr__(made, name, changes[name] if name in changes else getattr(plan, name))
+    made.__dict__.update(plan.__dict__, **changes)
     return made
 
 

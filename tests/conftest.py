@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).resolve().parent / "golden"
 QUIET_US = 9.4  # of one `_work` on the quiet machine that limits of time were set on (EPYC, Python 3.11)
 MOST_SLOW = 3.0  # above which a limit of time would say nothing
+NEW_OBJECTS = 50_000  # between two looks for cycles; Python looks after 700, a tenth of the time of all tests
+
+# The products of tests are small: threads of the BLAS would cost more than they bring. NumPy reads this when imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +60,13 @@ def covering(cases: list[pytest.Function]) -> list[pytest.Function]:
         kept.append(best)
         left = {case: values - new for case, values in left.items() if case is not best}
     return kept
+
+
+def pytest_collection_finish() -> None:
+    """Let the search for cycles skip what collection made, and look for cycles less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, 20, 50)
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ from fireiron.algebra.index.nodes import (
     simplest,
 )
 from fireiron.algebra.index.sums import terms_of
-from fireiron.algebra.index.walk import Substitution, affine, evaluate, free, substitute, terms
+from fireiron.algebra.index.values import evaluate
+from fireiron.algebra.index.walk import Substitution, affine, free, substitute, terms
 from fireiron.base.contract import checked
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here

@@ -24,6 +24,7 @@ _SPLITTER = 2.0**27 + 1
 _LARGEST_FACTOR = 2.0**990
 _LARGEST_SUM = 2.0**1020
 _SMALLEST_PRODUCT = 2.0**-900
+_SMALLEST_NORMAL = 2.0**-126  # of f32
 
 
 def fma_f64(a: Array, b: Array, c: Array) -> Array:
@@ -58,8 +59,13 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     with np.errstate(all="ignore"):
         product = np.multiply(a, b, dtype=np.float64)
         total = product + c
-        # f64 decides unless it lies exactly between two f32 values, where what the sum lost breaks the tie.
-        if (total.view(np.int64) & 0x0FFF_FFFF).all():
+        # f64 decides unless it lies exactly between two f32 values, where what the sum lost breaks the tie. Below the
+        # normal f32 values, such places have more zeros at the end.
+        low = total.view(np.int64) & 0x1FFF_FFFF
+        tied = np.count_nonzero(low == 0x1000_0000)
+        if not tied and np.count_nonzero(low) != low.size:
+            tied = np.count_nonzero((low == 0) & (np.abs(total) < _SMALLEST_NORMAL) & (total != 0))
+        if not tied:
             return total.astype(np.float32)
         total, error = _two_sum(product, np.asarray(c, np.float64))
         return (_odd(total, error) if error.any() else total).astype(np.float32)

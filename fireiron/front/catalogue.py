@@ -186,11 +186,12 @@ def _raised() -> Iterator[tuple[str, Raised]]:
         if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(", "._wrong(")):
             continue
         tree = ast.parse(text)
-        inside = {id(node): function for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
-                  for node in ast.walk(function)}  # fmt: skip
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield from _call(node, where, _texts(inside.get(id(node))))
+        nodes = tuple(ast.walk(tree))
+        calls = [(node, family) for node in nodes if isinstance(node, ast.Call) and (family := _family(node.func))]
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)] if calls else []
+        inside = {id(node): function for function in functions for node in ast.walk(function)}
+        for node, family in calls:
+            yield from _call(node, family, where, _texts(inside.get(id(node))))
 
 
 def _texts(function: ast.FunctionDef | None) -> Texts:
@@ -207,17 +208,21 @@ def _texts(function: ast.FunctionDef | None) -> Texts:
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
-def _call(node: ast.Call, where: str, texts: Texts) -> Iterator[tuple[str, Raised]]:
-    """Read a call that makes an error: a call of the error's class, or of the simulator's function for errors."""
-    match node.func:
+def _family(func: ast.expr) -> str:
+    """Return the class of what a call makes: its own class, or that of a function for errors; "" for other calls."""
+    match func:
         case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
-            family = "SimulationError"
+            return "SimulationError"
         case ast.Attribute(attr="_wrong"):  # of a chain
-            family = "DecompositionError"
+            return "DecompositionError"
         case ast.Name(name) if name.endswith("Error") or name == "Finding":
-            family = name
+            return name
         case _:
-            return
+            return ""
+
+
+def _call(node: ast.Call, family: str, where: str, texts: Texts) -> Iterator[tuple[str, Raised]]:
+    """Read a call that makes an error of a class."""
     for i, arg in enumerate(node.args[:3]):
         match arg:
             case ast.Constant(str(code)) if CODE.fullmatch(code):

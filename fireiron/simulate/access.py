@@ -19,12 +19,15 @@ import numpy as np
 from fireiron.algebra.layout import Layout
 from fireiron.kernel.analysis.traffic import Traffic, sectors, wavefronts
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import MANY, Array, spread
+from fireiron.simulate.order import MANY, Array, every, some, spread
+from fireiron.simulate.recent import Recent
 
 Env: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = "Callable[[Env], Any]"
 
 MOST_NBYTES = 16
+MOST_LISTED = 1 << 23  # elements of listed views that are kept, 8 bytes each
+MOST_OF_ONE = 1 << 15  # elements of the largest view that is kept
 
 
 class Fault(Exception):
@@ -45,6 +48,28 @@ class Fault(Exception):
         self.fix = fix
 
 
+@attrs.frozen(eq=False)
+class Listed:
+    """Hold what `build` finds for a view; equal views in memories of one form share it.
+
+    Args:
+        rows, index, touched, who, traffic: as in `Access`.
+        granules: results of `granules_of`, by whether duplicates are removed and by the number of the first thread.
+    """
+
+    rows: Array | None
+    index: Array | None
+    touched: Array
+    who: Array
+    traffic: Traffic
+    granules: dict[tuple[bool, int], tuple[Array, Array]] = attrs.field(
+        factory=dict[tuple[bool, int], "tuple[Array, Array]"]
+    )
+
+
+_LISTED = Recent[Listed](MOST_LISTED)
+
+
 @attrs.define(eq=False)
 class Access:
     """Hold the elements of one view.
@@ -59,6 +84,8 @@ class Access:
         traffic: the traffic of one execution.
         granules: the accessed granules of the tracker with thread numbers plus one, without duplicates where possible.
         active: which of `index` are accessed, where that differs between the elements of a lane.
+        written: for RF, the number `begun` of the last block in which all elements were found written.
+        listed: what other accesses of the same elements share; None where nothing is kept.
     """
 
     storage: Storage
@@ -69,6 +96,8 @@ class Access:
     traffic: Traffic
     granules: tuple[Array, Array] | None = None
     active: Array | None = None
+    written: int = -1
+    listed: Listed | None = None
 
     @property
     def weight(self) -> int:
@@ -122,6 +151,30 @@ def build(
     Raises:
         Fault: `out-of-bounds`, `misaligned`.
     """
+    if lanes[0] * lanes[1] * len(steps) > MOST_OF_ONE:
+        return _build(storage, offset, steps, lanes, mask, origin)
+    parts = [np.asarray(part, np.int64) for part in (offset, *origin)]
+    key = (
+        storage.form, lanes, steps.tobytes(), None if mask is None else (mask.shape, mask.tobytes()),
+        *((part.shape, part.tobytes()) for part in parts),
+    )  # fmt: skip
+    found = _LISTED.get(key)
+    if found is None:
+        made = _build(storage, parts[0], steps, lanes, mask, tuple(parts[1:]))
+        made.listed = Listed(made.rows, made.index, made.touched, made.who, made.traffic)
+        _LISTED.keep(key, made.listed, 64 + 4 * made.touched.size)  # index, touched and two arrays of granules
+        return made
+    return Access(storage, found.rows, found.index, found.touched, found.who, found.traffic, listed=found)
+
+
+def _build(
+    storage: Storage,
+    offset: Any,
+    steps: Array,
+    lanes: tuple[int, int],
+    mask: Array | None,
+    origin: tuple[Any, ...],
+) -> Access:
     if storage.kind == "RF":
         return _registers(storage, offset, steps, lanes, mask)
     first = spread(np.asarray(offset, np.int64), lanes)
@@ -146,7 +199,7 @@ def build_partial(storage: Storage, offset: Any, steps: Array, lanes: tuple[int,
     threads = lanes[1]
     index = spread(np.asarray(offset, np.int64), lanes)[:, None, :] + steps[None, :, None]
     bad = there & ((index < 0) | (index >= storage.size))
-    if bad.any():
+    if some(bad):
         at, element, thread = (int(x) for x in np.argwhere(bad)[0])
         text = f"element {int(index[at, element, thread])} of {storage.buffer.name}, which has {storage.size}"
         raise Fault("out-of-bounds", thread, text, "let the microkernel keep to M, N and K")
@@ -183,7 +236,7 @@ def _within(storage: Storage, first: Array, steps: Array, mask: Array | None) ->
     inside = (first + low >= 0) & (first + high < storage.size)
     if mask is not None:
         inside |= ~mask
-    if inside.all():
+    if every(inside):
         return
     at, thread = (int(x) for x in np.argwhere(~inside)[0])
     element = int(first[at, thread]) + (low if first[at, thread] + low < 0 else high)
@@ -210,7 +263,7 @@ def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, or
         return
 
     def fits(order: list[Array]) -> bool:
-        return not (_flat(storage, order) != first)[active].any()
+        return not some((_flat(storage, order) != first)[active])
 
     orders = [origin] if len(origin) < 2 else [origin, [*origin[:-2], origin[-1], origin[-2]]]
     found = next((order for order in orders if fits(order)), None)
@@ -226,7 +279,7 @@ def _beyond(storage: Storage, steps: Array, active: Array, origin: list[Array]) 
     """Return the fault of the first coordinate that lies outside the array."""
     for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
         bad = active & ((o < 0) | (o + more >= extent))
-        if bad.any():
+        if some(bad):
             at, thread = (int(x) for x in np.argwhere(bad)[0])
             place = [int(each[at, thread]) for each in origin]
             place[axis] += more if place[axis] >= 0 else 0
@@ -247,7 +300,7 @@ def _flat(storage: Storage, origin: list[Array]) -> Array:
 def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -> Traffic:
     """Cut the view into hardware accesses: a vector where elements are consecutive, else one for each element."""
     item = storage.itemsize
-    vector = len(steps) > 1 and bool((steps == np.arange(len(steps))).all())
+    vector = len(steps) > 1 and every(steps == np.arange(len(steps)))
     together = gcd(len(steps), max(1, MOST_NBYTES // item)) if vector else 1
     width, starts = together * item, steps[::together]
     address = ((first[None] + starts[:, None, None]) * item + storage.base).reshape(-1, first.shape[1])
@@ -255,7 +308,7 @@ def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -
     unaligned = address % width != 0
     if active is not None:
         unaligned &= active
-    if unaligned.any():
+    if some(unaligned):
         at, thread = (int(x) for x in np.argwhere(unaligned)[0])
         byte = int(address[at, thread])
         whole = "shared memory" if storage.kind == "SH" else storage.buffer.name
@@ -280,10 +333,18 @@ def granules_of(access: Access, keep: bool, exact: bool, offset: int = 0) -> tup
     """
     if access.granules is not None:
         return access.granules
-    found = access.storage.granules(access.touched, access.who + np.int32(offset) if offset else access.who)
-    if keep:
-        if not exact:
+    storage, listed = access.storage, access.listed
+    if listed is not None and access.touched is not listed.touched:  # the statement's meaning has changed it
+        listed = None
+    key = keep and not exact, offset
+    found = None if listed is None else listed.granules.get(key)
+    if found is None:
+        found = storage.granules(access.touched, access.who + np.int32(offset) if offset else access.who)
+        if keep and not exact:
             found = _merged(*found)
+        if listed is not None:
+            listed.granules[key] = found
+    if keep:
         access.granules = found
     return found
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from fireiron.base.errors import SimulationError
-from fireiron.simulate.order import AGENT, Array, Order
+from fireiron.simulate.order import AGENT, Array, Order, some
 
 if TYPE_CHECKING:
     from fireiron.simulate.state import Machine, Place, Team
@@ -113,12 +113,12 @@ class Slot:
         missing = ""
         if self.initialised is None:
             missing = "which nobody initialised"
-        elif team.machine.check and (asynchronous or (threads != self.initialiser).any()):
+        elif team.machine.check and (asynchronous or some(threads != self.initialiser)):
             known = np.maximum(self.order.matrix()[threads, self.initialiser], self.order.base)
             known = np.where(threads == self.initialiser, self.order.now, known)
             if self.fenced is None:
                 missing = "whose initialisation was not fenced"
-            elif (known < self.fenced).any():
+            elif some(known < self.fenced):
                 missing = "whose initialisation no barrier orders before"
         if missing:
             raise team.error(
@@ -139,7 +139,7 @@ class Slot:
         if not (team.machine.check and self.completions):
             return
         known = np.maximum(self.order.matrix()[threads, self.column], self.order.base)
-        if (known < self.completions[-1]).any():
+        if some(known < self.completions[-1]):
             early = int(threads[int(np.argmax(known < self.completions[-1]))])
             raise team.error(
                 place,

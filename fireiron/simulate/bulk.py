@@ -9,6 +9,7 @@ Source: PTX ISA 5.5, tensors; 9.7.9.27, cp.async.bulk; the bytes of a whole box 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,7 +25,7 @@ from fireiron.simulate.groups import Groups
 from fireiron.simulate.lanes import each
 from fireiron.simulate.leaves import both, refuse_flying
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, distinct, every
 from fireiron.simulate.state import Place, State, Team
 from fireiron.simulate.steps import Act, Scope
 from fireiron.simulate.tracker import Race
@@ -139,6 +140,7 @@ class BulkCopy:
         self.signal = None if statement.signal is None else compiler.value(statement.signal[1])
         self.peers = None if statement.peers is None else compiler.value(statement.peers)
         self.boxes: dict[int, Array] = {}
+        self.whole: Array | None = None  # the elements of a box at the tensor's start, where it lies inside
         self.offsets = [compiler.value(binding.value) for binding in statement.bindings]
         if self.far.storage.kind != "GL" or self.near.storage.kind != "SH" or self.loads != (self.signal is not None):
             text = f"{self.place}: a bulk copy loads from GL to SH for a barrier, or stores from SH to GL"
@@ -211,7 +213,7 @@ class BulkCopy:
         """Check that every element of the source was written."""
         assert storage.tracker is not None
         written = storage.tracker.written(granules)
-        if storage.must_write and not written.all():
+        if storage.must_write and not every(written):
             element = storage.name(storage.element_of(int(granules[np.argmin(written)])))
             text = f"{self.place}: {self.team.who(lane)} reads {element}, which no thread wrote"
             raise self.team.error(self.place, "uninitialised-read", text, "load it first, or initialise it")
@@ -263,14 +265,27 @@ class BulkCopy:
         if described.lower:
             inside, flat = self._windows(described, env, lane)
             return index, inside, flat[inside]
+        begin = [int(each(far.origin[axis], env, self.team)[lane]) for axis in described.axes]
+        if self.whole is None:
+            self.whole = self._tiled(described, (0,) * len(begin))[1]
+        shape, strides = ([part[axis] for axis in described.axes] for part in (far.storage.shape, far.storage.strides))
+        ends = [(count - 1) * step for count, step in zip(described.box, _steps(described), strict=True)]
+        if all(o >= 0 and o + end < extent for o, end, extent in zip(begin, ends, shape, strict=True)):
+            first = sum(o * stride for o, stride in zip(begin, strides, strict=True))
+            return index, np.ones(len(self.whole), bool), self.whole + first
+        inside, flat = self._tiled(described, begin)
+        return index, inside, flat[inside]
+
+    def _tiled(self, described: TensorMap, begin: Sequence[int]) -> tuple[Array, Array]:
+        """Return which elements of a box at these coordinates lie inside the tensor, and where."""
+        far = self.far.storage
         places = np.indices(described.box[::-1]).reshape(len(described.box), -1)[::-1]
         inside, flat = np.ones(places.shape[1], bool), np.zeros(places.shape[1], np.int64)
-        steps = described.steps or (1,) * len(described.axes)
-        for place, axis, step in zip(places, described.axes, steps, strict=True):
-            coordinate = place * step + int(each(far.origin[axis], env, self.team)[lane])
-            inside &= (coordinate >= 0) & (coordinate < far.storage.shape[axis])
-            flat += coordinate * far.storage.strides[axis]
-        return index, inside, flat[inside]
+        for place, axis, step, first in zip(places, described.axes, _steps(described), begin, strict=True):
+            coordinate = place * step + first
+            inside &= (coordinate >= 0) & (coordinate < far.shape[axis])
+            flat += coordinate * far.strides[axis]
+        return inside, flat
 
     def _windows(self, described: TensorMap, env: Env, lane: int) -> tuple[Array, Array]:
         """Return which elements of a run of pixels lie inside the tensor, and where; channels are fastest.
@@ -348,8 +363,12 @@ class BulkCopy:
     def _charge(self, kind: str, direction: str, storage: Storage, index: Array) -> None:
         nbytes = len(index) * storage.itemsize
         unit = SECTOR if kind == "GL" else _LINE
-        units = len(np.unique(index * storage.itemsize // unit))
+        units = distinct(index * storage.itemsize // unit)
         self.place.charge(kind, direction, Traffic(nbytes, 1, units, -(-nbytes // unit)))
+
+
+def _steps(described: TensorMap) -> tuple[int, ...]:
+    return described.steps or (1,) * len(described.axes)
 
 
 def _placed(described: TensorMap, first: int, item: int) -> Array:

@@ -23,7 +23,7 @@ from fireiron.simulate.lanes import uniform
 from fireiron.simulate.leaves import Operand, both, refuse_flying
 from fireiron.simulate.meaning import converged
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import AGENT, Array
+from fireiron.simulate.order import AGENT, Array, evenly, every, some
 from fireiron.simulate.state import Place, State, Team
 from fireiron.simulate.steps import Act, Scope
 from fireiron.simulate.tracker import Race
@@ -56,11 +56,14 @@ class Held:
     storage: Storage
     rows: Array
     unit: Array
+    place: Any  # index of the elements: a row for each register, a column for each thread
 
-    @property
-    def place(self) -> Any:
-        """Return index arrays of the elements in their storage: a row for each register, a column for each thread."""
-        return self.rows[:, None], self.unit[None, :]
+    @staticmethod
+    def of(storage: Storage, rows: Array, unit: Array) -> Held:
+        """Index the elements by slices where they lie evenly: NumPy reads and writes these without copies."""
+        even = evenly(rows), evenly(unit)
+        sliced = all(isinstance(part, slice) for part in even)
+        return Held(storage, rows, unit, even if sliced else (rows[:, None], unit[None, :]))
 
     def gather(self) -> Array:
         """Read the operand as an array (1, threads, registers)."""
@@ -139,6 +142,7 @@ class DeferredMatMul:
         self.accumulate = compiler.predicate(statement.accumulate)
         self.flops = 2 * prod(statement.atom.shape)
         self.tiles: dict[tuple[int, int], Tile] = {}
+        self.held: dict[tuple[int, int, int], Held] = {}
         meaning = meaning_of(self.atom)
         if meaning is None:
             text = f"{self.place}: the atom {self.atom.name} has no NumPy meaning"
@@ -193,9 +197,13 @@ class DeferredMatMul:
         storage, view = operand.storage, operand.view
         offset = uniform(operand.offset, env, self.team, unit, self.place, f"operand {taken.role}'s offset")
         if storage.kind == "RF":
-            rows = offset + steps_of(view.layout, env)
-            self._inside(storage, rows)
-            return Held(storage, rows, unit)
+            key = (number, offset, int(unit[0]))
+            found = self.held.get(key)
+            if found is None or not view.layout.is_static:
+                rows = offset + steps_of(view.layout, env)
+                self._inside(storage, rows)
+                found = self.held[key] = Held.of(storage, rows, unit)
+            return found
         if (number, offset) not in self.tiles:
             listed = steps_of(view.layout, env)
             rows, columns = taken.shape
@@ -223,7 +231,7 @@ class DeferredMatMul:
             return
         refuse_flying(team, self.place, storage, tile.granules, "reads")
         written = tracker.written(tile.granules)
-        if not written.all():
+        if not every(written):
             element = storage.name(storage.element_of(int(tile.granules[np.argmin(written)])))
             text = f"{self.place}: {team.label} reads {element}, which no thread wrote"
             raise team.error(self.place, "uninitialised-read", text, "load it first, and await that")
@@ -238,12 +246,12 @@ class DeferredMatMul:
         assert fragment is not None and storage.initialised is not None
         is_target = held.storage is self.operands[2].storage
         wrong = fragment.held[held.place] if is_target else fragment.busy[held.place]
-        if wrong.any():
+        if some(wrong):
             self._refuse(
                 held, wrong != 0, "not-arrived", "which an instruction in flight still uses", "wait for it first"
             )
         stale = fragment.stale[held.place]
-        if stale.any():
+        if some(stale):
             self._refuse(
                 held,
                 stale,
@@ -252,7 +260,7 @@ class DeferredMatMul:
                 "put Fence('registers') before the first MatMul that uses them",
             )
         missing = ~storage.initialised[held.place]
-        if reads and missing.any():
+        if reads and some(missing):
             self._refuse(
                 held, missing, "uninitialised-read", "which no thread wrote", "initialise it, or do not accumulate"
             )

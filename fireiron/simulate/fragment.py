@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, some
 
 
 @attrs.define(eq=False)
@@ -40,13 +40,13 @@ class Fragment:
         if rows is not None:
             flying = (busy[rows] != 0) | (held[rows] != 0)
             self.stale[rows] = True
-            if not flying.any():
+            if not some(flying):
                 return None
             at = np.argwhere(flying)[0]
             return int(rows[tuple(at[:-1])]), int(at[-1])
         flying = (busy.reshape(-1)[flat] != 0) | (held.reshape(-1)[flat] != 0)
         self.stale.reshape(-1)[flat] = True
-        if not flying.any():
+        if not some(flying):
             return None
         register, thread = divmod(int(flat[np.argmax(flying)]), busy.shape[1])
         return register, thread

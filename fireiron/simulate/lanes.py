@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fireiron.simulate.access import Env, Value
-from fireiron.simulate.order import Array, spread
+from fireiron.simulate.order import Array, some, spread
 from fireiron.simulate.state import Place, Team
 
 
@@ -24,7 +24,7 @@ def uniform(value: Value, env: Env, team: Team, lanes: Array, place: Place, what
     if found.ndim == 0:
         return int(found)
     values = spread(found, (1, team.threads))[0][lanes]
-    if (values != values[0]).any():
+    if some(values != values[0]):
         lane = int(lanes[np.argmax(values != values[0])])
         raise team.error(
             place,

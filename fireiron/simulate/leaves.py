@@ -16,7 +16,7 @@ from fireiron.simulate.arithmetic import WRAPPED, widened
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import Array, spread
+from fireiron.simulate.order import Array, distinct, every, some, spread
 from fireiron.simulate.state import ITERATIONS, WIDE, Look, Place, State, Team
 from fireiron.simulate.tracker import Race
 
@@ -54,7 +54,7 @@ class Operand:
             element = np.arange(steps.size).reshape(1, -1, 1)
             limits = [spread(np.asarray(e(env), np.int64), lanes)[:, None, :] for e in self.extents]
             there = (element % rows < limits[0]) & (element // rows < limits[1])
-            whole = bool(there.all())
+            whole = every(there)
             there &= np.True_ if mask is None else mask[:, None, :]
             # A microkernel may read contiguous elements by vectors, or one by one.
             if not (whole and self._aligned(env, steps)):
@@ -65,7 +65,7 @@ class Operand:
     def _aligned(self, env: Env, steps: Array) -> bool:
         width = min(len(steps) * self.storage.itemsize, MOST_NBYTES)
         start = np.asarray(self.offset(env)) * self.storage.itemsize + self.storage.base
-        return self.storage.kind == "RF" or bool((start % width == 0).all())
+        return self.storage.kind == "RF" or every(start % width == 0)
 
 
 @attrs.define(eq=False)
@@ -164,11 +164,14 @@ class Leaf:
         storage = access.storage
         if storage.kind == "RF":
             assert storage.initialised is not None
-            if access.rows is not None:
-                if not storage.initialised[access.rows].all():
+            if access.written != storage.begun:
+                if access.rows is not None:
+                    written = storage.initialised.take(access.rows, axis=0)
+                else:
+                    written = storage.initialised.reshape(-1)[access.touched]
+                if not every(written):
                     self._uninitialised_registers(access)
-            elif not storage.initialised.reshape(-1)[access.touched].all():
-                self._uninitialised_registers(access)
+                access.written = storage.begun
             return gather(access)
         self._awaited(access)
         self.place.charge(storage.kind, "read", access.traffic)
@@ -195,10 +198,14 @@ class Leaf:
                 self._settled(access, "writes")
             if access.rows is not None:
                 storage.data[access.rows] = values
-                storage.initialised[access.rows] = True
             else:
                 storage.data.reshape(-1)[access.touched] = active(values, access, mask)
-                storage.initialised.reshape(-1)[access.touched] = True
+            if access.written != storage.begun:
+                if access.rows is not None:
+                    storage.initialised[access.rows] = True
+                else:
+                    storage.initialised.reshape(-1)[access.touched] = True
+                access.written = storage.begun
             return
         self._awaited(access)
         self.place.charge(storage.kind, "write", access.traffic)
@@ -243,7 +250,7 @@ class Leaf:
         tracker = storage.tracker
         assert tracker is not None
         hidden = self.team.order.unseen(who, tracker.writer[granules], tracker.write_time[granules])
-        if hidden.any():
+        if some(hidden):
             at = int(np.argmax(hidden))
             element = storage.name(storage.element_of(int(granules[at])))
             writer, reader = (self.team.machine.local(int(one)) for one in (tracker.writer[granules[at]], who[at]))
@@ -261,11 +268,11 @@ class Leaf:
         by_granule = np.argsort(granules, kind="stable") if looks else granules
         for look in looks:
             hit = np.isin(look.granules, granules)
-            if not hit.any():
+            if not some(hit):
                 continue
             at = by_granule[np.searchsorted(granules, look.granules[hit], sorter=by_granule)]
             hidden = self.team.order.unread(who[at], look.who[hit], np.full(len(at), look.time, np.int32))
-            if hidden.any():
+            if some(hidden):
                 first = int(np.argmax(hidden))
                 element = storage.name(storage.element_of(int(granules[at[first]])))
                 writer, reader = (self.team.machine.local(int(one)) for one in (who[at[first]], look.who[hit][first]))
@@ -337,7 +344,7 @@ class Leaf:
         storage = access.storage
         assert storage.tracker is not None
         written = storage.tracker.written(granules)
-        if written.all():
+        if every(written):
             return
         element = storage.element_of(int(granules[np.argmin(written)]))
         raise self.uninitialised(storage, element, int(access.who[np.argmax(access.touched == element)]) - 1)
@@ -372,13 +379,13 @@ def refuse_flying(
     flying = tracker.flying[granules] != 0
     if exempt is not None:
         flying &= ~exempt
-    if flying.any():
+    if some(flying):
         element = storage.name(storage.element_of(int(granules[np.argmax(flying)])))
         text = f"{place} {verb} {element}, which an asynchronous copy may still write"
         raise team.error(place, "not-arrived", text, "wait for the copy's barrier or group first")
     if verb == "writes":
         reading = tracker.reading[granules] != 0
-        if reading.any():
+        if some(reading):
             element = storage.name(storage.element_of(int(granules[np.argmax(reading)])))
             text = f"{place} writes {element} in {team.label}, which an asynchronous instruction may still read"
             raise team.error(place, "source-in-flight", text, "wait for the reader's group first")
@@ -422,7 +429,7 @@ def gather(access: Access) -> Array:
     """Read a view's elements without checks."""
     storage = access.storage
     if access.rows is not None:
-        return storage.data[access.rows]
+        return storage.data.take(access.rows, axis=0)  # several times as fast as an index
     return storage.data.reshape(-1)[access.index] if storage.kind == "RF" else storage.data[access.index]
 
 
@@ -454,9 +461,9 @@ def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
     if truth.ndim == 0:
         return first if truth else SKIP
     joined = spread(truth, lanes) if first is None else spread(first & truth, lanes)
-    if joined.all():
+    if every(joined):
         return None
-    return joined if joined.any() else SKIP
+    return joined if some(joined) else SKIP
 
 
 def independent(plan: Plan) -> bool:
@@ -487,12 +494,12 @@ def _same(read: Access, write: Access) -> bool:
 def _disjoint(read: Access, write: Access) -> bool:
     if (read.rows is None) != (write.rows is None):
         return False
-    return not np.isin(_place_of(read), _place_of(write)).any()
+    return not some(np.isin(_place_of(read), _place_of(write)))
 
 
 def _distinct(access: Access) -> bool:
     flat = _place_of(access).reshape(-1)
-    return len(np.unique(flat)) == len(flat)
+    return distinct(flat) == len(flat)
 
 
 def _full(mask: Array | None, lanes: tuple[int, int]) -> Array:

@@ -17,7 +17,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Sync
 from fireiron.language.levels import Cluster
 from fireiron.simulate.barriers import Gate, Slot, Turnstile
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, every, some
 from fireiron.simulate.state import Machine, Place, Team
 from fireiron.simulate.units import unit_threads
 
@@ -256,7 +256,7 @@ def _advance(machine: Machine, coroutine: Coroutine) -> None:
     for unit in _units(machine, event):
         mine = coroutine.threads[unit]
         here = present[unit]
-        if here.any() and (here != mine).any():
+        if some(here) and some(here != mine):
             raise _divergent(machine, event, unit[here], unit[mine & ~here])
     coroutine.arrival, coroutine.present = event, present
 
@@ -287,7 +287,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
             continue
         arrival = leader.arrival
         level = arrival.statement.level
-        units = [unit for unit in _units(machine, arrival) if leader.present[unit].any()]
+        units = [unit for unit in _units(machine, arrival) if some(leader.present[unit])]
         scope = _scope(machine, arrival)
         waiting = [
             c
@@ -303,7 +303,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
             for coroutine in coroutines:
                 if coroutine.finished and coroutine.top:
                     there |= coroutine.threads
-        if not all(there[unit].all() for unit in units):
+        if not all(every(there[unit]) for unit in units):
             continue
         machine.barriers += len(units)
         if arrival.statement.relaxed:
@@ -317,7 +317,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
             assert coroutine.present is not None
             coroutine.present = coroutine.present.copy()
             coroutine.present[touched] = False
-            if not coroutine.present.any():
+            if not some(coroutine.present):
                 coroutine.arrival = coroutine.present = None
 
 
@@ -371,7 +371,7 @@ def _deadlock(machine: Machine, coroutines: list[Coroutine]) -> SimulationError:
         elif coroutine.arrival is not None and coroutine.present is not None:
             first = first or coroutine.arrival.place
             level = coroutine.arrival.statement.level
-            units = [u for u in _units(machine, coroutine.arrival) if coroutine.present[u].any()]
+            units = [u for u in _units(machine, coroutine.arrival) if some(coroutine.present[u])]
             needed = np.concatenate([unit[~coroutine.present[unit]] for unit in units])
             reason = coroutine.arrival.statement.reason
             where, (here, needed) = _local(machine, np.flatnonzero(coroutine.present), needed)

@@ -20,9 +20,9 @@ from fireiron.language.levels import Level
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.arithmetic import Told, evaluate_scalar
 from fireiron.simulate.leaves import Leaf, Plan
-from fireiron.simulate.order import Array, spread
+from fireiron.simulate.order import Array, every, some, spread
 from fireiron.simulate.state import ITERATIONS, Place, Team
-from fireiron.simulate.units import unit_threads
+from fireiron.simulate.units import unit_threads, whole_units
 
 WARP = 32
 Values = list[Array | None]
@@ -121,7 +121,7 @@ class CollectiveMeaning(MoveMeaning):
         plan.together &= plan.mask is None or len(plan.mask) == 1
         plan.extra = self.converged(plan, self.atom.unit)
         (access,) = plan.writes
-        if access.index is None or access.rows is not None or self.speaks.all():
+        if access.index is None or access.rows is not None or every(self.speaks):
             return
         here: Array = np.zeros(access.index.shape, bool)
         here[:, :, plan.extra] = self.speaks
@@ -218,7 +218,7 @@ class ShuffleMeaning(Meaning):
         missing = ~storage.initialised.reshape(-1)[index]
         if plan.mask is not None:
             missing &= plan.mask[:, None, :]
-        if missing.any():
+        if some(missing):
             register, thread = divmod(int(index[missing][0]), threads)
             raise self.leaf.uninitialised(storage, register, thread)
         return (storage.data.reshape(-1)[index],)
@@ -232,7 +232,7 @@ class ShuffleMeaning(Meaning):
         source = thread // WARP * WARP + lane
         active = np.ones(lanes, bool) if plan.mask is None else plan.mask
         bad = active & ((lane < 0) | (lane >= WARP))
-        if bad.any():
+        if some(bad):
             at, who = (int(x) for x in np.argwhere(bad)[0])
             raise self.error(
                 "out-of-bounds",
@@ -243,7 +243,7 @@ class ShuffleMeaning(Meaning):
         source = np.where(active, source, thread)
         idle = (source >= threads) | ~np.take_along_axis(active, np.minimum(source, threads - 1), axis=1)
         idle &= active
-        if idle.any():
+        if some(idle):
             at, who = (int(x) for x in np.argwhere(idle)[0])
             raise self.error(
                 "inactive-lane",
@@ -382,7 +382,7 @@ class MicroMeaning(Meaning):
             missing = ~access.storage.tracker.written(access.index)[0]
             if access.active is not None:
                 missing &= access.active[0]
-            thread = next((t for t in threads if missing[:, t].any()), None)
+            thread = next((t for t in threads if some(missing[:, t])), None)
             if thread is None:
                 continue
             shapes = [(int(rows[thread]), int(columns[thread])) for rows, columns in present]
@@ -459,12 +459,14 @@ def converged(team: Team, place: Place, mask: Array | None, level: Level) -> Arr
         SimulationError: `divergent-call`.
     """
     size = level.size or team.threads
+    if mask is None and (whole := whole_units(level, team.threads)) is not None:
+        return whole
     runs: list[Array] = []
     for unit in unit_threads(level, team.threads):
         active = np.ones(len(unit), bool) if mask is None else mask[unit]
-        if active.any():
-            if not active.all() or len(unit) < size:
-                idle = int(unit[np.argmin(active)]) if not active.all() else int(unit[-1]) + 1
+        if some(active):
+            if not every(active) or len(unit) < size:
+                idle = int(unit[np.argmin(active)]) if not every(active) else int(unit[-1]) + 1
                 raise team.error(
                     place,
                     "divergent-call",

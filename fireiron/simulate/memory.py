@@ -14,7 +14,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.base.text import nbytes as nbytes_in_words
 from fireiron.kernel.ir.statements import Buffer, Kernel, Pointer, Workspace
 from fireiron.simulate.fragment import Fragment
-from fireiron.simulate.order import Array, Order
+from fireiron.simulate.order import Array, Order, some
 from fireiron.simulate.tracker import Tracker
 
 MOST_SHARED = 1 << 20  # limit of a block's bytes: a few times what any GPU has
@@ -39,6 +39,7 @@ class Storage:
         reaches: cached results of `reach`, by steps.
         fragment: for RF of asynchronous instructions, the state of instructions in flight.
         arrived: for counters, the number of units that have counted in in this launch, by element.
+        begun: number of blocks that have begun; within a block, what is initialised stays so.
     """
 
     buffer: Buffer
@@ -55,6 +56,7 @@ class Storage:
     reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict[bytes, tuple[int, ...]])
     fragment: Fragment | None = None
     arrived: dict[int, int] = attrs.field(factory=dict[int, int])
+    begun: int = 0
 
     def reach(self, steps: Array) -> tuple[int, ...]:
         """Return how far a view's elements extend from the first one along each dimension."""
@@ -63,6 +65,11 @@ class Storage:
             places = [self.coordinates(int(step)) for step in steps]
             self.reaches[key] = tuple(max(along) for along in zip(*places, strict=True))
         return self.reaches[key]
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """Return all that a list of accessed elements depends on, but the elements' values."""
+        return self.kind, self.size, self.data.itemsize, self.base, self.granule, self.shape, self.strides
 
     @property
     def itemsize(self) -> int:
@@ -249,7 +256,7 @@ def uncovered(storage: Storage, groups: tuple[int, int] | None = None) -> tuple[
         axis, end = groups
         times = times[(*(slice(None),) * axis, slice(end))]
     missing = times == 0
-    if not missing.any():
+    if not some(missing):
         return 0, ""
     first = np.unravel_index(int(np.argmax(missing)), missing.shape)
     return int(missing.sum()), f"{storage.buffer.name}[{', '.join(str(int(at)) for at in first)}]"

@@ -38,6 +38,55 @@ def spread(value: Any, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(found, shape) if found.ndim else np.full(shape, found)
 
 
+def some(truth: Array) -> bool:
+    """Say whether any element is true; on a few thousand elements, this takes a tenth of the time of `truth.any()`.
+
+    Example:
+        >>> some(np.array([False, True])), some(np.array([]))
+        (True, False)
+    """
+    return bool(np.count_nonzero(truth))
+
+
+def every(truth: Array) -> bool:
+    """Say whether all elements are true; on a few thousand elements, faster than `truth.all()`.
+
+    Example:
+        >>> every(np.array([False, True])), every(np.array([]))
+        (False, True)
+    """
+    return bool(np.count_nonzero(truth) == truth.size)
+
+
+def distinct(numbers: Array) -> int:
+    """Count distinct whole numbers; where they lie close together, without sorting them.
+
+    Example:
+        >>> distinct(np.array([7, 3, 7]))
+        2
+    """
+    if not numbers.size:
+        return 0
+    low = numbers.min()
+    if int(numbers.max()) - int(low) > 8 * numbers.size:
+        return len(np.unique(numbers))
+    return int(np.count_nonzero(np.bincount(numbers - low)))
+
+
+def evenly(numbers: Array) -> slice | Array:
+    """Return ascending numbers that lie evenly as a slice, which NumPy reads and writes without copies of the indices.
+
+    Example:
+        >>> evenly(np.array([4, 6, 8])), evenly(np.array([4, 6, 7]))
+        (slice(4, 9, 2), array([4, 6, 7]))
+    """
+    first, last = int(numbers[0]), int(numbers[-1])
+    step = 1 if len(numbers) == 1 else int(numbers[1]) - first
+    if step > 0 and last - first == step * (len(numbers) - 1) and every(numbers[1:] - numbers[:-1] == step):
+        return slice(first, last + 1, step)
+    return numbers
+
+
 class Order:
     """Keep the time, and the order of accesses of threads and agents in the running cluster.
 
@@ -110,7 +159,7 @@ class Order:
     def foreign(self, time: Array) -> Array:
         """Say which accesses, given by their times, are of other blocks and not ordered before this block's."""
         found = (time > 0) & (time <= self.start)
-        if self.acquired.size and found.any():
+        if self.acquired.size and some(found):
             block = np.searchsorted(np.asarray(self.starts), time, side="left") - 1
             found &= time > self.acquired[np.clip(block, 0, len(self.acquired) - 1)]
         return found
@@ -123,7 +172,8 @@ class Order:
 
     def released(self, threads: Array) -> Array:
         """Return the union of these threads' vector clocks and own accesses, which their arrival releases."""
-        merged = self.matrix()[threads].max(axis=0)
+        known = self.matrix()
+        merged = known[threads[0]].copy() if len(threads) == 1 else known[threads].max(axis=0)
         merged[threads] = self.now
         if self.peers:
             merged[2 * self.columns + threads] = self.now
@@ -140,6 +190,10 @@ class Order:
 
     def common(self, threads: Array) -> Array:
         """Return the intersection of vector clocks: the accesses that are ordered before all of the threads."""
+        if len(threads) == 1:
+            row = self.matrix()[threads[0]].copy()
+            row[threads[0]] = self.now
+            return row
         rows = self.matrix()[threads]
         rows[np.arange(len(threads)), threads] = self.now
         return rows.min(axis=0)
@@ -163,7 +217,7 @@ class Order:
             time: the times of the earlier accesses.
         """
         found = (time > self.base) & (other != who)
-        if self.known is not None and found.any():
+        if self.known is not None and some(found):
             # Entries that are no thread of this cluster are already decided by time; clip them to a legal index.
             mine = np.clip(who - 1, 0, self.threads - 1)
             found &= (time > self.known[mine, self._column(other)]) | (other == MANY)
@@ -171,11 +225,17 @@ class Order:
 
     def unordered(self, row: Array, other: Array, time: Array) -> Array:
         """Return which accesses are not ordered before an agent with the vector clock `row`."""
-        return (time > self.base) & (time > row[self._column(other)])
+        late = time > self.base
+        if some(late):
+            late &= time > row[self._column(other)]
+        return late
 
     def unfenced(self, row: Array, other: Array, time: Array) -> Array:
         """Say which generic accesses are ordered before an asynchronous one without a proxy fence between them."""
-        return (time > self.start) & (time > row[self.columns + self._column(other)])
+        late = time > self.start
+        if some(late):
+            late &= time > row[self.columns + self._column(other)]
+        return late
 
     def unseen(self, who: Array, other: Array, time: Array) -> Array:
         """Say which writes of other blocks in this cluster are ordered before, but may not be visible yet."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from typing import Any, assert_never, cast
 
@@ -18,6 +19,7 @@ from fireiron.algebra.index.python import to_python
 from fireiron.algebra.scalar import without_coordinates
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
+from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
@@ -71,7 +73,7 @@ from fireiron.simulate.meaning import (
     ShuffleMeaning,
     matrix_extents,
 )
-from fireiron.simulate.order import spread
+from fireiron.simulate.order import some, spread
 from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.search import fetcher, finder
 from fireiron.simulate.sends import Sends
@@ -83,7 +85,7 @@ from fireiron.simulate.waits import Waits
 MOST_LANES = 1 << 20  # most lanes of one execution of a nest
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Nest:
     """Hold loops around one statement.
 
@@ -101,7 +103,7 @@ class Nest:
 
     def vary(self, name: str) -> Nest:
         """Add a variable that differs between iterations."""
-        return attrs.evolve(self, varying=self.varying | {name})
+        return evolve(self, varying=self.varying | {name})
 
 
 class Compiler:
@@ -218,7 +220,7 @@ class Compiler:
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
-                inner = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+                inner = evolve(scope, guard=scope.guard | scope.of(condition))
                 return self.conditional(self.value(condition), self.body(body, inner))
             case Region(body=body):
                 return self.body(body, scope.enter(statement))
@@ -373,18 +375,18 @@ class Compiler:
             case For(var=var, extent=extent, body=body):
                 if any(leaf.name in nest.varying for leaf in free(extent)):
                     return None
-                nest = attrs.evolve(nest, loops=(*nest.loops, (var.name, self.value(extent))))
+                nest = evolve(nest, loops=(*nest.loops, (var.name, self.value(extent))))
                 nest = nest.vary(var.name)
                 scope = scope.bind(var.name, scope.of(extent))
             case Region(body=body):
                 scope = scope.enter(statement)
             case If(condition=condition, body=body):
-                nest = attrs.evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
-                scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+                nest = evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
+                scope = evolve(scope, guard=scope.guard | scope.of(condition))
             case Call(atom=atom) if deferred(atom.completion):
                 return None
             case Call() | Compute():
-                return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
+                return evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
                 Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave() | Sync() | CountIn() | Meet()
                 | Raise() | Lower() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
@@ -398,7 +400,7 @@ class Compiler:
         for let in body[:-1]:
             if not isinstance(let, Let):
                 return None
-            nest = attrs.evolve(nest, steps=(*nest.steps, (let.var.name, self.value(let.value)))).vary(let.var.name)
+            nest = evolve(nest, steps=(*nest.steps, (let.var.name, self.value(let.value)))).vary(let.var.name)
             scope = scope.bind(let.var.name, scope.of(let.value))
         return self.nest(body[-1], scope, nest)
 
@@ -508,8 +510,7 @@ class Compiler:
             elif isinstance(expr, Var):
                 found = _variable(expr.name)
             else:
-                names = {leaf.name: f"e[{leaf.name!r}]" for leaf in free(expr)}
-                found = cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
+                found = _computed(expr)
             self.values[expr] = found
         return found
 
@@ -544,7 +545,7 @@ def _trips(extent: Any, team: Team, act: Act) -> int:
         return int(found)
     lanes = np.arange(team.threads) if act is None else np.flatnonzero(act[0])
     trips = spread(found, (1, team.threads))[0][lanes]
-    if (trips != trips[0]).any():
+    if some(trips != trips[0]):
         lane = int(lanes[np.argmax(trips != trips[0])])
         raise SimulationError(
             "divergent-loop",
@@ -553,6 +554,13 @@ def _trips(extent: Any, team: Team, act: Act) -> int:
             fix="give the loop the same extent in each warpgroup, and a condition inside",
         )
     return int(trips[0])
+
+
+@lru_cache(1 << 12)
+def _computed(expr: Expr) -> Value:
+    """Compile an expression that is neither a constant nor a variable; equal expressions have equal values."""
+    names = {leaf.name: f"e[{leaf.name!r}]" for leaf in free(expr)}
+    return cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
 
 
 def _constant(value: int) -> Value:

@@ -14,7 +14,7 @@ from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Kernel, Number, Pointer, Size, Workspace
 from fireiron.simulate.machine import Coroutine, run
 from fireiron.simulate.memory import Storage, pointer, uncovered, workspace
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, some
 from fireiron.simulate.program import Compiler
 from fireiron.simulate.report import Report
 from fireiron.simulate.state import DIRECTIONS, Machine, State
@@ -255,7 +255,7 @@ def _restored(machine: Machine) -> None:
     for parameter in machine.kernel.parameters:
         if isinstance(parameter, Workspace) and parameter.zero:
             left = machine.storages[parameter.buffer.name].data
-            if left.any():
+            if some(left):
                 name = f"{parameter.buffer.name}[{int(np.flatnonzero(left)[0])}]"
                 raise SimulationError(
                     "workspace-left",

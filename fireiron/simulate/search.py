@@ -9,7 +9,7 @@ import numpy as np
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Fetch, FindGroup
 from fireiron.simulate.access import Env, Value
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, some
 from fireiron.simulate.steps import Act
 
 
@@ -65,7 +65,7 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
             found = np.clip(found, var.lower, limit(env) - 1)
         wrong = (found < var.lower) | (limit is not None and found >= limit(env))
         wrong = np.asarray(wrong if act is None else wrong & act)
-        if wrong.any():
+        if some(wrong):
             # A value for all threads has no dimension.
             each = [np.atleast_1d(x) for x in np.broadcast_arrays(wrong, at, found)]
             first = tuple(x[0] for x in np.nonzero(each[0]))

@@ -17,7 +17,7 @@ from fireiron.simulate.barriers import Gate, Slot, Turnstile
 from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import Groups
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import AGENT, MANY, Array, Order
+from fireiron.simulate.order import AGENT, MANY, Array, Order, some
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race
 
@@ -198,7 +198,7 @@ class Machine:
         """
         wide, held, there = np.broadcast_arrays(wide, held, True if mask is None else mask)
         lost = (wide != held) & there
-        if lost.any():
+        if some(lost):
             raise self.error(
                 place,
                 "integer-overflow",
@@ -346,6 +346,7 @@ class Team:
         for storage in self.storages.values():
             if storage.initialised is not None:
                 storage.initialised[:] = False
+                storage.begun += 1
             if storage.fragment is not None:
                 storage.fragment.begin()
 

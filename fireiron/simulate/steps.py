@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from fireiron.algebra.expr import Expr, free
+from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.simulate.machine import Event
 from fireiron.simulate.order import Array
@@ -27,7 +28,7 @@ class Step:
     walk: Walk | None = None
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Scope:
     """Hold the loops and regions around a statement.
 
@@ -60,8 +61,8 @@ class Scope:
 
     def bind(self, name: str, needs: Needs) -> Scope:
         """Add a variable."""
-        return attrs.evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
+        return evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
 
     def enter(self, region: Region) -> Scope:
         """Return the scope inside a region."""
-        return attrs.evolve(self, region=region, titles=(*self.titles, region.title))
+        return evolve(self, region=region, titles=(*self.titles, region.title))

@@ -30,7 +30,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.simulate.barriers import Slot, unfinished
 from fireiron.simulate.groups import deferred
 from fireiron.simulate.memory import registers, shared
-from fireiron.simulate.order import Order
+from fireiron.simulate.order import Order, some
 from fireiron.simulate.state import WIDE, Machine, Member, Team
 
 WARPGROUP = 128
@@ -216,10 +216,10 @@ def finish(machine: Machine) -> None:
                 for thread in np.unique(look.who)
             }
             for (thread, time, place), part in come.items():
-                if time <= order.base or (order.matrix()[mine, part + thread] >= time).any():
+                if time <= order.base or some(order.matrix()[mine, part + thread] >= time):
                     continue
                 comes = f"{place}: {machine.local(thread + 1)} comes to block {member.block}, which may have ended"
-                if (order.matrix()[mine, thread] >= time).any():
+                if some(order.matrix()[mine, thread] >= time):
                     why, fix = "an mbarrier between them orders only the accesses of its own block", WIDE
                     raise machine.error(place, "narrow-barrier", f"{comes}: {why}", fix)
                 fix = "await the last arrivals before the end, or end with a barrier of the cluster"

@@ -19,7 +19,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from fireiron.simulate.order import MANY, Array, Order
+from fireiron.simulate.order import MANY, Array, Order, some
 
 
 class Race(Exception):
@@ -50,6 +50,13 @@ class _Read:
     who: Array
     time: int
     generic: bool = True
+    _span: tuple[int, int] | None = None
+
+    def meets(self, low: int, high: int) -> bool:
+        """Say whether granules may lie between two; the answer yes may be wrong."""
+        if self._span is None:
+            self._span = _span(self.granules)
+        return self._span[0] <= high and self._span[1] >= low
 
     def drop(self, gone: Array) -> None:
         """Remove some of the granules."""
@@ -122,7 +129,7 @@ class Tracker:
         old, time = self.reader[granules], self.read_time[granules]
         if self.is_global:
             foreign = (time > 0) & (time <= order.start)
-            if foreign.any():
+            if some(foreign):
                 self.foreign_reader[granules[foreign]] = old[foreign]
                 self.foreign_time[granules[foreign]] = time[foreign]
         # A reader that is ordered before this one may be forgotten: an access after this one is after both.
@@ -130,7 +137,7 @@ class Tracker:
         self.reader[granules] = new
         self.read_time[granules] = order.now
         clash = self.reader[granules] != new
-        if clash.any():
+        if some(clash):
             self.reader[granules[clash]] = MANY
 
     def write(self, granules: Array, who: Array) -> None:
@@ -155,7 +162,7 @@ class Tracker:
         if order.proxies:
             self.by_agent[granules] = False
         clash = self.writer[granules] != who
-        if clash.any():
+        if some(clash):
             at = int(np.flatnonzero(clash)[0])
             raise Race("write-write", int(granules[at]), int(who[at]), int(self.writer[granules[at]]), order.now)
 
@@ -178,7 +185,7 @@ class Tracker:
 
     def _against_adds(self, granules: Array, who: Array, kind: str) -> None:
         """Find an atomic addition that is not ordered before a plain access."""
-        if not self.adds or not self.added[granules].any():
+        if not self.adds or not some(self.added[granules]):
             return
         low, high = granules.min(), granules.max()
         by_granule = np.argsort(granules, kind="stable")
@@ -194,7 +201,7 @@ class Tracker:
             else:
                 bad = self.order.foreign(time)
             bad &= self.added[place]
-            if bad.any():
+            if some(bad):
                 self._raise(kind, place, who[mine], add.who[which], time, bad)
 
     def start_read(self, granules: Array, row: Array, who: int) -> None:
@@ -223,16 +230,21 @@ class Tracker:
         )  # fmt: skip
         if self.is_global:
             foreign = self.order.foreign(self.read_time[granules]) | self.order.foreign(self.foreign_time[granules])
-            if foreign.any():
+            if some(foreign):
                 self._raise(
                     "read-write", granules, self.identify(np.full(len(granules), who, np.int32)),
                     self.reader[granules], self.read_time[granules], foreign,
                 )  # fmt: skip
+        kept = self._kept()
+        low, high = _span(granules) if kept else (0, 0)
+        met = [read for read in kept if read.meets(low, high)]
+        if not met:
+            return
         self.marked[granules] = True
         try:
-            for read in self._kept():
+            for read in met:
                 hit = self.marked[read.granules]
-                if hit.any():
+                if some(hit):
                     time = np.full(int(hit.sum()), read.time, np.int32)
                     self._start(
                         read.granules[hit], row, who, "read-write", read.who[hit], time, generic=fenced and read.generic
@@ -290,7 +302,7 @@ class Tracker:
         if exempt is not None:
             late &= ~exempt
         mine = self.identify(np.array([who], np.int32))
-        if late.any():
+        if some(late):
             at = int(np.flatnonzero(late)[0])
             raise Race(kind, int(granules[at]), int(mine[0]), int(other[at]), int(time[at]))
         if generic is False:
@@ -298,7 +310,7 @@ class Tracker:
         hidden = order.unfenced(row, inside, time)
         if generic is None:
             hidden &= ~self.by_agent[granules]
-        if hidden.any():
+        if some(hidden):
             at = int(np.flatnonzero(hidden)[0])
             raise Race(kind, int(granules[at]), int(mine[0]), int(other[at]), int(time[at]), proxy=True)
 
@@ -315,26 +327,26 @@ class Tracker:
         if self.is_global:
             bad |= self.order.foreign(time)
             bad &= ~self.added[granules]
-        if bad.any():
+        if some(bad):
             self._raise(kind, granules, who, other, time, bad)
 
     def _against_readers(self, granules: Array, who: Array) -> None:
         order = self.order
         time, other = self.read_time[granules], self.reader[granules]
         bad = self._concurrent(who, other, time)
-        if order.partial and bad.any():
+        if order.partial and some(bad):
             several = bad & (other == MANY)
-            if several.any():
+            if some(several):
                 self._search(granules[several], who[several])
                 bad &= ~several
         if self.is_global:
             bad |= order.foreign(time)
             foreign = order.foreign(self.foreign_time[granules])
-            if foreign.any():
+            if some(foreign):
                 self._raise(
                     "read-write", granules, who, self.foreign_reader[granules], self.foreign_time[granules], foreign
                 )
-        if bad.any():
+        if some(bad):
             self._raise("read-write", granules, who, other, time, bad)
 
     def _kept(self) -> list[_Read]:
@@ -352,9 +364,15 @@ class Tracker:
         """Drop the reads that are ordered before a write; later accesses are checked against the write."""
         if not self.order.proxies or not self._kept():
             return
+        low, high = _span(granules)
+        met = [read for read in self.reads if read.meets(low, high)]
+        if not met:
+            return
         self.marked[granules] = True
-        for read in self.reads:
-            read.drop(self.marked[read.granules])
+        for read in met:
+            hit = self.marked[read.granules]
+            if some(hit):
+                read.drop(hit)
         self.marked[granules] = False
         self.reads = [read for read in self.reads if len(read.granules)]
 
@@ -371,12 +389,19 @@ class Tracker:
             mine, theirs = writers[at], read.who[which]
             time = np.full(len(which), read.time, np.int32)
             bad = self._concurrent(mine, theirs, time)
-            if bad.any():
+            if some(bad):
                 self._raise("read-write", read.granules[which], mine, theirs, time, bad)
 
     def _raise(self, kind: str, granules: Array, who: Array, other: Array, time: Array, bad: Array) -> None:
         at = int(np.flatnonzero(bad)[0])
         raise Race(kind, int(granules[at]), int(who[at]), int(other[at]), int(time[at]))
+
+
+def _span(granules: Array) -> tuple[int, int]:
+    """Return the first and the last granule; where there is none, a span that meets no other."""
+    if not len(granules):
+        return 1 << 62, -1
+    return int(granules.min()), int(granules.max())
 
 
 def _met(places: Array, others: Array) -> tuple[Array, Array]:

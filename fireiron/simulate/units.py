@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from fireiron.language.levels import Level
 from fireiron.simulate.order import Array
+
+
+@lru_cache(1 << 6)
+def whole_units(level: Level, threads: int) -> Array | None:
+    """List the threads of each unit (units, threads); None where a unit lacks threads.
+
+    Example:
+        >>> from fireiron.language.levels import Warp
+        >>> whole_units(Warp, 64).shape, whole_units(Warp, 65)
+        ((2, 32), None)
+    """
+    units = unit_threads(level, threads)
+    if any(len(unit) != (level.size or threads) for unit in units):
+        return None
+    found = np.array(units)
+    found.flags.writeable = False
+    return found
 
 
 def unit_threads(level: Level, threads: int) -> list[Array]:

@@ -11,7 +11,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Vote
 from fireiron.simulate.access import Value
 from fireiron.simulate.leaves import Operand, gather
-from fireiron.simulate.order import Array, spread
+from fireiron.simulate.order import Array, every, some, spread
 from fireiron.simulate.state import State, Team
 from fireiron.simulate.steps import Act
 
@@ -41,13 +41,13 @@ def voting(statement: Vote, flag: Operand, present: Value, team: Team) -> Callab
         asked = spread(np.asarray(present(state.env)) != 0, (1, team.threads))[0]
         here = np.ones(team.threads, bool) if act is None else spread(act, (1, team.threads))[0]
         found = np.ones(team.threads, np.int64)
-        if (asked & here).any():
+        if some(asked & here):
             access = flag.access(state.env, (1, team.threads), None)
             held = spread(gather(access).reshape(1, -1), (1, team.threads))[0]
             _refuse(statement, asked & here, here, _written(access.storage.initialised, team), team)
             flags = np.pad((held != 0) & here, (0, -team.threads % WARP)).reshape(-1, WARP)
             found = np.where(asked, np.repeat(_counted(statement, flags), WARP)[: team.threads], 1).astype(np.int64)
-        alike = bool((found == found[0]).all())
+        alike = every(found == found[0])
         state.env[name] = int(found[0]) if alike else found
         state.env[ways] = int(found[0]) if alike else found.tobytes()
 
@@ -77,14 +77,14 @@ def _refuse(statement: Vote, asked: Array, here: Array, written: Array, team: Te
     """Raise an error for a vote that only some lanes of a warp execute, or on a flag that nothing has set."""
     warps = np.pad(here, (0, -team.threads % WARP), mode="edge").reshape(-1, WARP)
     parted = np.repeat(warps.any(1) & ~warps.all(1), WARP)[: team.threads] & asked
-    if parted.any():
+    if some(parted):
         raise SimulationError(
             "divergent-vote",
             f"{team.who(int(np.argmax(parted)))} votes on {statement.var.name}, and lanes of its warp are elsewhere",
             fix="make all lanes of a warp execute the vote",
         )
     unset = asked & ~written
-    if unset.any():
+    if some(unset):
         raise SimulationError(
             "uninitialised-read",
             f"{team.who(int(np.argmax(unset)))} votes by {statement.flag.buffer.name}, which nothing has set",

@@ -32,7 +32,7 @@ from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import Groups, deferred
 from fireiron.simulate.lanes import each, uniform
 from fireiron.simulate.machine import Arrival, Coroutine, Event, Fork, Gathering, Standing, Waiting
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, every, some
 from fireiron.simulate.state import CursorState, Place, State, Team
 from fireiron.simulate.steps import Act, Scope, Step
 from fireiron.simulate.teams import parts, team_of
@@ -275,7 +275,7 @@ class Waits:
                 continue
             unit = WARPGROUP if flying(group) == "products" else 1
             here = np.ones(1, bool) if act is None else act[0, first : first + unit]
-            if here.any() and not here.all():
+            if some(here) and not every(here):
                 place = self.compiler.place(None, group, self.scope)
                 idle = self.team.who(first + int(np.argmin(here)))
                 raise self.team.error(
@@ -284,7 +284,7 @@ class Waits:
                     f"{place}: a warpgroup commits and waits together, but {idle} does not take part",
                     "move it out of the condition",
                 )
-            if here.all():
+            if every(here):
                 yield queue
 
     def initialise(self, statement: InitBarriers) -> Step:
@@ -358,7 +358,7 @@ class Waits:
             why = f"while phase {slot.phase} runs: the parity says that it is not complete"
         elif phase > 0 and team.machine.check:
             before = slot.completions[phase - 1]
-            if before > order.base and (order.matrix()[threads, slot.column] < before).any():
+            if before > order.base and some(order.matrix()[threads, slot.column] < before):
                 why = f"and nothing tells it that phase {phase - 1} is complete: it may run a phase ahead"
         if why:
             raise team.error(

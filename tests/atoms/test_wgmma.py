@@ -46,8 +46,8 @@ def test_fragments_cover_their_tile_once(row):
         if not operand.memory.registers:
             continue
         threads, registers = operand.layout[0], operand.layout[1]
-        places = [int(threads(t)) + int(registers(r)) for t in range(threads.size) for r in range(registers.size)]
-        assert sorted(places) == list(range(operand.shape[0] * operand.shape[1]))
+        places = threads(np.arange(threads.size))[:, None] + registers(np.arange(registers.size))
+        assert np.array_equal(np.sort(places, axis=None), np.arange(operand.shape[0] * operand.shape[1]))
 
 
 @pytest.mark.parametrize("row", FEW, ids=lambda row: row.name)
@@ -58,7 +58,7 @@ def test_the_meaning_is_a_product_and_the_row_compiles(row):
     given, (x, y, z) = wgmma_arrays(row, a, b, np.random.default_rng(0))
     assert [len(g) for g in given] == [as_int(p.buffer.size) for p in wgmma_kernel(row, a, b).parameters[:3]]
     c = row.operand("C").layout
-    places = np.array([[int(c[0](t)) + int(c[1](r)) for r in range(c[1].size)] for t in range(128)])
+    places = c[0](np.arange(128))[:, None] + c[1](np.arange(c[1].size))
     if a is not None:
         product = (x[0].astype("f8") @ y[0].astype("f8")).ravel(order="F")
         assert np.array_equal(meaning_of(row)(x, y, z)[0].astype("f8"), product[places] + z[0].astype("f8"))

@@ -19,11 +19,18 @@ def text_of(graph: Any) -> str:
     return (source.schedule if isinstance(source, KeptSchedule) else source).cuda("sm_90a")
 
 
+PARTS = [((128, 64), 2), ((127, 65), 0), ((64, 64, 128), 3), ((128, 63, 65), 1), ((66, 128, 62), 0)]
+OFTEN = [*PARTS[:2], PARTS[3]]  # of those beside an array: all parts by vectors, none, and one of them
+
+
 @pytest.mark.parametrize(
-    ("widths", "vectors"),
-    [((128, 64), 2), ((127, 65), 0), ((64, 64, 128), 3), ((128, 63, 65), 1), ((66, 128, 62), 0)],
+    ("beside", "widths", "vectors"),
+    [
+        pytest.param(beside, *parts, marks=pytest.mark.exhaustive if beside and parts not in OFTEN else ())
+        for beside in (False, True)
+        for parts in PARTS
+    ],
 )
-@pytest.mark.parametrize("beside", [False, True])
 def test_parts_are_read_by_vectors(widths: tuple[int, ...], vectors: int, beside: bool) -> None:
     """Beside an array of the result's shape, warps have its elements, and those of the parts at the same points."""
 

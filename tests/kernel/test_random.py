@@ -32,8 +32,9 @@ from fireiron import (
 )
 
 # Some of the first, and those that once found a mistake: barriers of warps taken for barriers of blocks, ranges of
-# idle threads taken for those of busy ones, permutations that are none, coordinates of equal strides.
-SEEDS = (*range(30), 50, 70, 124, 185, 246, 253, 260, 261)
+# idle threads taken for those of busy ones, permutations that are none, coordinates of equal strides. The exhaustive
+# run has 2000.
+SEEDS = (*range(15), 50, 70, 124, 185, 246, 253, 260, 261)
 
 
 def random_schedule(seed: int) -> tuple[Any, dict[str, int]]:

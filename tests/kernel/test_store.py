@@ -94,7 +94,9 @@ def test_a_store_over_the_ring_without_its_barriers_is_caught():
         assert caught.value.code in {"race", "uninitialised-read"}
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90a"])
+@pytest.mark.parametrize(
+    "arch", ["sm_80", *(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_86", "sm_89")), "sm_90a"]
+)
 def test_stores_compile_without_spills(arch):
     for dtype, out in (("f16", None), ("i8", "i8")):
         ops = (scale(0.01),) if out == "i8" else ()

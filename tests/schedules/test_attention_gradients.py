@@ -308,9 +308,18 @@ def test_gradients_of_keys_and_of_values_apart(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("depth", "width"), [(256, 256), (192, 192), (192, 128)])
+WIDE_HEADS = [
+    (*kind, *columns)
+    for kind in (("wgmma", "bf16", "sm_90a"), ("mma", "f16", "sm_89"), ("squares", "f32", "sm_89"))
+    for columns in ((256, 256), (192, 192), (192, 128))
+]
+# In every run: the widest of each preset, and those of which Hopper holds both gradients.
+OFTEN = [case for case in WIDE_HEADS if case[3:] == (256, 256) or case[::4] == ("wgmma", 128)]
+
+
 @pytest.mark.parametrize(
-    ("preset", "dtype", "arch"), [("wgmma", "bf16", "sm_90a"), ("mma", "f16", "sm_89"), ("squares", "f32", "sm_89")]
+    ("preset", "dtype", "arch", "depth", "width"),
+    [case if case in OFTEN else pytest.param(*case, marks=pytest.mark.exhaustive) for case in WIDE_HEADS],
 )
 def test_wide_heads_compile_without_spills(preset: str, dtype: str, arch: str, depth: int, width: int) -> None:
     """Registers hold gradients of keys or of values of 256 columns; of 192 and 128, both on Hopper."""

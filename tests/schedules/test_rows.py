@@ -715,6 +715,7 @@ def normed(places: int, width: int, orders: tuple[str, str, str], pad: int = 0) 
     return rows.add_layernorm.on(x="a p n", residual="a p n")(x, y, *gains, out=(out, out))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("out", ["apn", "anp"])
 @pytest.mark.parametrize(("x", "y"), [("anp", "anp"), ("apn", "anp"), ("anp", "apn"), ("anp", "npa")])
 @pytest.mark.parametrize(("places", "width"), [(49, 200), (130, 24), (5, 1600)])

@@ -56,6 +56,7 @@ def test_groups(plan: str, layout: str) -> None:
     check(hopper.gemm(spec, PLANS[plan]))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("launched", [1, 2, 3])
 @pytest.mark.parametrize("plan", ["cooperative", "taking turns"])
 def test_blocks_take_many_tiles_of_many_groups(plan: str, launched: int) -> None:

@@ -61,6 +61,7 @@ def test_plans(plan: str) -> None:
     check(hopper.scaled_gemm(scaled(264, 384, 384), PLANS[plan]))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
 @pytest.mark.parametrize("out", ["f32", "f16", "bf16"])
 def test_types(dtype: str, out: str) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from operator import index
-from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Interval: TypeAlias = "tuple[int | None, int | None]"
 Term: TypeAlias = "tuple[Expr, int]"
@@ -26,11 +26,12 @@ PLANNED = 4096  # planned size of a symbol without a typical size; `check` notes
 class Expr:
     """An integer expression. `lt`, `eq`, ... compare values; `==` compares the expressions themselves."""
 
-    __slots__ = ("_divisor", "_hash", "_range", "leaves")
+    __slots__ = ("_divisor", "_hash", "_range", "give", "leaves")
     _divisor: int
     _hash: int
     _range: Interval
     leaves: frozenset[Var | Symbol]  # variables and symbols, once `free` has found them
+    give: Callable[[Mapping[str, Any]], Any]  # the function of the leaves' values, once `evaluate` has made it
 
     @property
     def planned(self) -> int:

@@ -1,11 +1,11 @@
-"""Walks over expressions: substitution, leaves, evaluation, and affine forms."""
+"""Walks over expressions: substitution, leaves, and affine forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import mul as times
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
+from typing import Any, assert_never
 
 from fireiron.algebra.index import logic
 from fireiron.algebra.index.nodes import (
@@ -34,19 +34,7 @@ from fireiron.algebra.index.nodes import (
     simplest,
 )
 from fireiron.algebra.index.sums import build, terms_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Value: TypeAlias = int | NDArray[np.integer[Any]]
-
-BITWISE: dict[str, Callable[[Any, Any], Any]] = {
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-}
-
+from fireiron.algebra.index.values import BITWISE
 
 _NO_LEAVES: frozenset[Leaf] = frozenset()
 _LEAVES = (Var, Symbol)  # tuples are made once, `Var | Symbol` at each call
@@ -178,76 +166,6 @@ def _summed(new: Sequence[Expr], old: Sequence[Term], constant: int) -> Expr:
 def _multiple(e: Expr, stride: Expr) -> bool:
     """Say whether a product has a stride among its factors."""
     return type(e) is Product and (stride in e.factors or e.factors[-len(operands(stride)) :] == operands(stride))
-
-
-def evaluate(value: Index, env: Mapping[str, Value]) -> Value:
-    """Compute an expression from its leaves' values by name, integers or integer arrays; conditions give 0 or 1.
-
-    An element is read from the value of its array's name.
-
-    Raises:
-        KeyError: if a leaf has no value.
-
-    Example:
-        >>> i = Var("i", 32)
-        >>> evaluate(i // 4 * 16 + i % 4, {"i": 9})
-        33
-    """
-    return _evaluate(as_expr(value), env)
-
-
-def _evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
-    match closed(e):
-        case Const(value=value):
-            return value
-        case Var(name=name) | Symbol(name=name):
-            return env[name]
-        case Sum(terms=terms, constant=constant):
-            total: Any = constant
-            for monomial, coefficient in terms:
-                total = total + coefficient * _evaluate(monomial, env)
-            return total
-        case Product(factors=factors):
-            return reduce(times, [_evaluate(factor, env) for factor in factors])
-        case FloorDiv(numerator=a, denominator=b):
-            return _evaluate(a, env) // _evaluate(b, env)
-        case Mod(numerator=a, denominator=b):
-            return _evaluate(a, env) % _evaluate(b, env)
-        case Bitwise(op=op, operands=found):
-            return reduce(BITWISE[op], [_evaluate(operand, env) for operand in found])
-        case Shift(op=op, value=a, amount=b):
-            return _evaluate(a, env) << _evaluate(b, env) if op == "<<" else _evaluate(a, env) >> _evaluate(b, env)
-        case Extremum(op=op, operands=found):
-            return _choose(op, [_evaluate(operand, env) for operand in found])
-        case Compare(op=op, left=left, right=right):
-            a, b = _evaluate(left, env), _evaluate(right, env)
-            truth: Any = a < b if op == "<" else a == b if op == "==" else a != b
-            return truth * 1
-        case Logic(op=op, operands=found):
-            truths: list[Any] = [_evaluate(operand, env) != 0 for operand in found]
-            joined: Any = reduce(BITWISE["&" if op == "&&" else "|"], truths)
-            return joined * 1
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            chosen: Any = _evaluate(condition, env)
-            if isinstance(chosen, int):
-                return _evaluate(then if chosen else otherwise, env)
-            import numpy as np
-
-            where = cast("Callable[[Any, Any, Any], Any]", np.where)
-            return where(chosen != 0, _evaluate(then, env), _evaluate(otherwise, env))
-        case Element(array=array, index=found):
-            return env[array][tuple(_evaluate(operand, env) for operand in found)]
-        case _ as never:
-            assert_never(never)
-
-
-def _choose(op: str, values: list[Any]) -> Any:
-    if all(isinstance(value, int) for value in values):
-        return min(values) if op == "min" else max(values)
-    import numpy as np
-
-    choose: Callable[[Any, Any], Any] = np.minimum if op == "min" else np.maximum
-    return reduce(choose, values)
 
 
 def terms(value: Index) -> tuple[Expr, ...]:

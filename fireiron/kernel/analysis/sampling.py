@@ -11,6 +11,7 @@ import numpy as np
 from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, ceil_div, evaluate, free, lt, substitute
 from fireiron.base.errors import CallError
 from fireiron.base.link import Link, here
+from fireiron.base.records import evolve
 from fireiron.kernel.analysis.traffic import Array
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -60,7 +61,7 @@ SHORT = 16  # loops and grids up to this are never sampled
 FEW = 6  # samples of a longer loop or grid
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Site:
     """Hold one statement and what surrounds it.
 
@@ -107,34 +108,34 @@ class Site:
 
 def sites(body: tuple[Statement, ...]) -> tuple[Site, ...]:
     """List every Call, Compute, Micro and Sync in program order."""
-    return tuple(attrs.evolve(site, index=i) for i, site in enumerate(_sites(body, Site(Sync, 0, (), (), (), None))))  # pyright: ignore[reportArgumentType]
+    return tuple(evolve(site, index=i) for i, site in enumerate(_sites(body, Site(Sync, 0, (), (), (), None))))  # pyright: ignore[reportArgumentType]
 
 
 def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
     for statement in body:
         match statement:
             case Let():
-                around = attrs.evolve(around, lets=(*around.lets, statement))
+                around = evolve(around, lets=(*around.lets, statement))
             case FindGroup():
-                around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
+                around = evolve(around, lets=(*around.lets, *_alike(statement)))
             case Draw(var=var):  # as if all units drew equally often
-                around = attrs.evolve(around, lets=(*around.lets, Let(var, statement.expected)))
+                around = evolve(around, lets=(*around.lets, Let(var, statement.expected)))
             case Fetch(var=var, view=view):  # as if each element's value were its index
                 value = view.offset if var.extent is None else view.offset % var.extent
-                around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
+                around = evolve(around, lets=(*around.lets, Let(var, value)))
             case Vote(var=var):  # as if each warp took every branch
-                around = attrs.evolve(around, lets=(*around.lets, Let(var, as_expr(statement.taken))))
+                around = evolve(around, lets=(*around.lets, Let(var, as_expr(statement.taken))))
             case For(body=inner):
-                yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
+                yield from _sites(inner, evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):
-                yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
+                yield from _sites(inner, evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
-                yield from _sites(inner, attrs.evolve(around, region=statement))
+                yield from _sites(inner, evolve(around, region=statement))
             case Roles(roles=roles):
                 for role in roles:
-                    yield from _sites(role.body, attrs.evolve(around, role=role))
+                    yield from _sites(role.body, evolve(around, role=role))
             case CountIn():
-                around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
+                around = evolve(around, arrivals=(*around.arrivals, statement))
             case (
                 Leave()
                 | Meet()
@@ -153,7 +154,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
             ):
                 pass
             case Call() | Compute() | Micro() | Sync():
-                yield attrs.evolve(around, statement=statement)
+                yield evolve(around, statement=statement)
 
 
 def _alike(search: FindGroup) -> tuple[Let, ...]:
