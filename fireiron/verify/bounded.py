@@ -92,6 +92,7 @@ def wrapped(value: Array, error: Array, dtype: DType) -> Bounded:
     """Wrap whole numbers to an integer type's width; an inexact one near the ends may wrap or not.
 
     Example:
+        >>> from fireiron.algebra.dtypes import i32
         >>> wrapped(np.array([2.0**31 + 1]), np.zeros(1), i32).value.tolist()
         [-2147483647.0]
     """
