@@ -79,11 +79,15 @@ class TileRefinements(Schedule):
         return self._refine(unrolled=True)
 
     def layout(self: T_, order: TileOrder) -> T_:
-        """Choose the order in which units, by their number, take tiles.
+        """Choose the order in which units, by their number, take tiles, or in which a loop visits them.
 
         Args:
-            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
-                Hilbert curves (`Hilbert(n)`), or by a layout of units' numbers.
+            order: along rows first (RowMajor), along columns first (ColMajor), along rows there and back
+                (`Serpentine()`); for units also in groups of rows (`Grouped(n)`), along Hilbert curves (`Hilbert(n)`),
+                or by a layout of units' numbers.
+
+        Raises:
+            DecompositionError: `tile-order`, for loops when the schedule is finished.
         """
         self._check(arguments.order, order, self.residual)
         return self._refine(order=order, link=here())

@@ -176,6 +176,12 @@ def _loop_tile(
 ) -> Body:
     if link.stages and state.progress is not None:
         return _loop_ahead(link, parts, order, rest, state, context)
+    if not isinstance(order, Serpentine) and order not in (RowMajor, ColMajor):
+        raise DecompositionError(
+            "tile-order",
+            f"{order} counts the tiles of units, and a loop visits these",
+            fix="use RowMajor, ColMajor or Serpentine(), or give the tiles to units: .to(level)",
+        )
     dims = list(parts)
     turns = isinstance(order, Serpentine)
     if (order.along if isinstance(order, Serpentine) else order) is ColMajor:
