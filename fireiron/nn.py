@@ -140,9 +140,32 @@ def segment_sum(lines: Any, ids: Any, size: int, axis: int = 0) -> Any:
         >>> segment_sum(np.ones((3, 2), np.float32), np.array([1, 0, 1], np.int32), 2).tolist()
         [[1.0, 1.0], [2.0, 2.0]]
     """
+    return _at_numbers("scatter_add", lines, ids, size, axis)
+
+
+def segment_set(lines: Any, ids: Any, size: int, axis: int = 0) -> Any:
+    """Put lines in zeros by their numbers: row v of the result is the line whose number is v, or 0 without any.
+
+    Where several lines have one number, one of them is left.
+
+    Args:
+        lines: the lines along an axis, or along as many axes from this one on as `ids` has.
+        ids: the number of each line, 0 to size - 1.
+        size: number of rows of the result.
+        axis: the first axis of the lines.
+
+    Example:
+        >>> import numpy as np
+        >>> segment_set(np.array([[1, 2], [3, 4]], np.float32), np.array([2, 0], np.int32), 3).tolist()
+        [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
+    """
+    return _at_numbers("scatter_set", lines, ids, size, axis)
+
+
+def _at_numbers(name: str, lines: Any, ids: Any, size: int, axis: int) -> Any:
     lead, behind = (1,) * axis, (1,) * (len(lines.shape) - axis - len(ids.shape))
     numbers = ids.reshape((*lead, *ids.shape, *behind))
-    return _over_windows("scatter_add", lines, numbers, axis=axis, count=len(ids.shape), size=size)
+    return _over_windows(name, lines, numbers, axis=axis, count=len(ids.shape), size=size)
 
 
 def cross_entropy(x: Any, target: Any) -> Any:

@@ -280,7 +280,7 @@ class PartProgram:
         if self.samples is not None:
             raise Misfit("elements at numbers are written, and sizes are symbols")
         operand = self.operands.pop(self._tensor(number, self._dims(number)))
-        self.targets[number] = attrs.evolve(operand, cleared=self.graph.nodes[number].op == "scatter_add")
+        self.targets[number] = attrs.evolve(operand, cleared=self.graph.nodes[number].op != "scatter")
 
     def _extent(self, dim: str, extent: int) -> int:
         """Return the extent of a dim, including dims that are merged into it, and padding."""

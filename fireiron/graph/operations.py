@@ -231,6 +231,12 @@ def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any
     return total
 
 
+def _scatter_set(values: Any, ids: Any, axis: int, count: int, size: int) -> Any:
+    """Put each value in its place in zeros, where the number in `ids` takes the place of some of its coordinates."""
+    shape = _scattered([values.shape, ids.shape], {"axis": axis, "count": count, "size": size})
+    return _update(values, ids, numpy().zeros(shape, values.dtype), axis, count)
+
+
 def _places(values: Any, ids: Any, axis: int, count: int) -> tuple[Any, ...]:
     places = list(numpy().indices(values.shape, sparse=True))
     places[axis : axis + count] = [numpy().broadcast_to(ids, values.shape).astype("int64")]
@@ -354,6 +360,7 @@ def operations() -> Mapping[str, Operation]:
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),
         Operation("take_along_axis", "gather", _taken_along, _take_along, _first, 2, 2),
         Operation("scatter_add", "scatter", _scattered, _scatter_add, _first, 2, 2),
+        Operation("scatter_set", "scatter", _scattered, _scatter_set, _first, 2, 2),
         Operation("scatter", "scatter", _updated, _update, _third, 3, 3),
         Operation("concatenate", "copy", _joined, lambda *x, axis: numpy().concatenate(x, axis), None, 1, 64),
         Operation("foreign", "foreign", _given, lambda *x, call, **_: call(*x), _said, 0, 1024),

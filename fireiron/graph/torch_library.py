@@ -39,6 +39,7 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "gather": lambda table, ids: table[ids.long()],
     "take_along_axis": lambda x, ids, axis: _take_along(x, ids, axis),
     "scatter_add": lambda values, ids, **at: _scatter_add(values, ids, **at),
+    "scatter_set": lambda values, ids, **at: _scatter_set(values, ids, **at),
     "scatter": lambda values, ids, x, **at: _update(values, ids, x, **at),
     "concatenate": lambda *x, axis: torch.cat(x, axis),
     "conv": lambda *x, **windows: _convolved(*x, **windows),
@@ -62,6 +63,12 @@ def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any
     numbers = ids.long().expand(values.shape).reshape(*lead, -1, *tail)
     total = torch.zeros((*lead, size, *tail), dtype=values.dtype, device=values.device)
     return total.scatter_add_(axis, numbers, values.reshape(*lead, -1, *tail))
+
+
+def _scatter_set(values: Any, ids: Any, axis: int, count: int, size: int) -> Any:
+    """Put each value in its place in zeros, where the number in `ids` takes the place of some of its coordinates."""
+    shape = (*values.shape[:axis], size, *values.shape[axis + count :])
+    return _update(values, ids, torch.zeros(shape, dtype=values.dtype, device=values.device), axis, count)
 
 
 def _update(values: Any, ids: Any, x: Any, axis: int, count: int) -> Any:

@@ -92,9 +92,14 @@ def _adds(elements: int, kind: DType = f32) -> bool:
 
 def _added(i: Importer, values: int, ids: int, axis: int, size: int) -> int:
     """Add values to zeros, floats in f32: along the axes of `ids`, from an axis on, the number stands for the place."""
-    o, count = i.ops, len(i.ops.shape(ids))
-    shape = tuple(n if axis <= a < axis + count else 1 for a, n in enumerate(o.shape(values)))
-    return o.scatter_add(o.wide(values), o.reshape(ids, shape=shape), axis=axis, count=count, size=size)
+    numbers = _along(i, ids, values, axis)
+    return i.ops.scatter_add(i.ops.wide(values), numbers, axis=axis, count=len(i.ops.shape(ids)), size=size)
+
+
+def _along(i: Importer, ids: int, values: int, axis: int) -> int:
+    """Give the numbers of lines as many axes as the values have, those of the lines from an axis on."""
+    stop = axis + len(i.ops.shape(ids))
+    return i.ops.reshape(ids, shape=tuple(n if axis <= a < stop else 1 for a, n in enumerate(i.ops.shape(values))))
 
 
 def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int, int, tuple[int, ...]]:
@@ -138,15 +143,23 @@ def _read(i: Importer, x: int, axis: int, ids: int) -> int:
 def _index_put(
     i: Importer, node: Any, x: int, indices: Sequence[int | None], values: int, accumulate: bool = False
 ) -> int:
-    """Add lines to an array at the numbers in another, as the gradient of reading them does, or replace its lines."""
+    """Add lines to an array at the numbers in another, as the gradient of reading them does, or replace its lines.
+
+    Lines are replaced in zeros, or in an input in place.
+    """
     o, kind = i.ops, i.ops.dtype(x)
     if node.meta.get(IN_PLACE) and not accumulate:
         return _replaced(i, node, x, indices, values)
-    if not accumulate or not _adds(0, kind):
+    into_zeros = not accumulate and _is_zeros(node.args[0]) and o.dtype(values) == kind
+    if not _adds(0, kind) or not (accumulate or into_zeros):
         raise Stays("lines that are replaced, or whose sums must be deterministic")
     axis, ids, shape = _chosen(i, node, indices)
     whole = o.shape(x)
     lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
+    if into_zeros:
+        if not math.prod(o.shape(lines)) or not math.prod(whole):
+            raise Stays("nothing")
+        return o.scatter_set(lines, _along(i, ids, lines, axis), axis=axis, count=len(shape), size=whole[axis])
     total = _added(i, lines, ids, axis, whole[axis])
     return o.like(total if _is_zeros(node.args[0]) else o.add(o.wide(x), total), kind)
 
@@ -159,8 +172,7 @@ def _replaced(i: Importer, node: Any, x: int, indices: Sequence[int | None], val
         raise Stays("values of another type, or none")
     whole, count = o.shape(x), len(shape)
     lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
-    numbers = o.reshape(ids, shape=(*[1] * axis, *shape, *[1] * (len(whole) - axis - 1)))
-    made = o.scatter(lines, numbers, x, axis=axis, count=count)
+    made = o.scatter(lines, _along(i, ids, lines, axis), x, axis=axis, count=count)
     i.in_place.add(node)
     return made
 

@@ -55,3 +55,17 @@ def test_a_plan_clears_what_it_adds_to(gpu: int) -> None:
         arrays += [rng.standard_normal((50, 64)).astype(np.float16), 0.1 * rng.standard_normal(3000).astype(np.float32)]
         found = plan(*(torch.from_numpy(x).cuda() for x in arrays)).cpu().numpy()
         assert np.abs(found - graph.evaluate(*arrays)).max() < 1e-5
+
+
+def test_a_plan_puts_lines_into_zeros(gpu: int) -> None:
+    torch = pytest.importorskip("torch")
+    for dtype in ("f16", "f32"):
+        graph = trace_graph(
+            lambda x, ids: nn.segment_set(x * 2, ids, 5000), tensor(3000, 64, dtype=dtype), tensor(3000, dtype="i32")
+        )
+        plan, rng = graph.plan(), np.random.default_rng(0)
+        for _ in range(3):
+            x = rng.standard_normal((3000, 64)).astype(np.dtype(dtype))
+            ids = rng.permutation(5000)[:3000].astype(np.int32)
+            found = plan(torch.from_numpy(x).cuda(), torch.from_numpy(ids).cuda()).cpu().numpy()
+            np.testing.assert_array_equal(found, graph.evaluate(x, ids))

@@ -798,13 +798,17 @@ def test_rows_without_a_kernel_are_divided_by_folds(monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(found, right, rtol=4e-3, atol=4e-3)
 
 
-def test_sums_of_numbers_begin_at_zeros_whatever_the_memory_held(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("collect", [nn.segment_sum, nn.segment_set])
+def test_lines_at_numbers_begin_at_zeros_whatever_the_memory_held(
+    collect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fireiron.graph.run import NumPy
 
     monkeypatch.setattr(NumPy, "empty", lambda _, nbytes, like: np.full(max(1, nbytes), 0x42, np.uint8))
-    graph = trace_graph(lambda x, ids: np.tanh(nn.segment_sum(x, ids, 9)), (30, 8), tensor(30, dtype="i32"))
+    graph = trace_graph(lambda x, ids: np.tanh(collect(x * 2, ids, 90)), (30, 8), tensor(30, dtype="i32"))
     plan, rng = graph.plan("sm_90a"), np.random.default_rng(0)
     assert [launch.cleared != () for launch in plan.launches] == [True, False]
     for _ in range(2):
-        arrays = rng.standard_normal((30, 8)).astype(np.float32), rng.integers(0, 9, 30).astype(np.int32)
+        ids = rng.permutation(90)[:30] if collect is nn.segment_set else rng.integers(0, 90, 30)
+        arrays = rng.standard_normal((30, 8)).astype(np.float32), ids.astype(np.int32)
         np.testing.assert_allclose(plan(*arrays), graph.evaluate(*arrays), rtol=1e-5, atol=1e-6)

@@ -115,6 +115,34 @@ def test_numbers_of_whole_lines(axis: int) -> None:
     assert not left(compared(layer, torch.randn(7, 7), torch.randint(0, 7, (7,))))
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_lines_are_put_into_zeros(axis: int, shape: tuple[int, ...]) -> None:
+    """As a router of experts puts each token in its place; the kernel that computes the lines writes them."""
+    whole, before = (6, 8, 7), (slice(None),) * axis
+    ids = torch.randperm(whole[axis])[:4].reshape(shape) - torch.tensor([0, whole[axis], 0, 0]).reshape(shape)
+    x = torch.randn(*whole[:axis], *shape, *whole[axis + 1 :])
+
+    def layer(x: Any, ids: Any, first: float = 0.0) -> Any:
+        made = torch.full(whole, first)
+        made[(*before, ids)] = x * 2 + 1
+        return made
+
+    plans = compared(layer, x, ids)
+    assert not left(plans)
+    assert len(plans[0].kernels) == 1
+    assert left(compared(lambda x, ids: layer(x, ids, 1.0), x, ids)) == ["index_put"], "zeros alone are written at once"
+
+
+def test_one_value_is_put_into_zeros_at_numbers() -> None:
+    def layer(x: Any, ids: Any) -> Any:
+        made = torch.zeros_like(x)
+        made[ids] = 1.5
+        return made * x
+
+    assert not left(compared(layer, torch.randn(9, 8), torch.tensor([3, -1, 0])))
+
+
 def test_elements_are_added_at_their_numbers() -> None:
     """There may be fewer numbers than elements, the rest of which is not added."""
     x, v, ids = torch.randn(6, 9, 4), torch.randn(7, 12, 4), torch.randint(0, 9, (6, 11, 4))
