@@ -75,4 +75,6 @@ MENDED: dict[str, str] = {
     ".tile(m=1).to(Thread).done()": "online-inside",
     "matmul(16, 16, 8, groups=2).tile(4, 4, batch=1).tile(4, 4).to(Block).done(microkernel('for (int i = 0; i < M; ++i)"
     " for (int j = 0; j < N; ++j) C[i * C_row + j * C_col] = 0;', numpy=lambda a, b, c: a @ b))": "group-tile",
+    "conv.conv2d(tensor(1, 3, 1, 4), tensor(1, 3, 1, 4)).tile(k=1).to(Block).load('x', SH).tile(k=1).to(Thread)"
+    ".split(r=2).load('x', RF).done()": "",
 }

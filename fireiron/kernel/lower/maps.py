@@ -45,11 +45,12 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
         one = extent == 1 or found.step == axis.map.step
         steps = None if one else line(extent, found.step // axis.map.step)
         along = None if found.step == 1 else line(extent, found.step)
-        bounds: tuple[Bound, ...] = ()
-        if not axis.map.filled:
+        if axis.map.filled:  # a last chunk may reach beyond the buffer, which ends with the box that was loaded
+            bounds = (Bound(start - axis.map.base, along, as_expr(axis.size) * axis.map.step),)
+        else:
             bounds = (Bound(start, along, as_expr(0), lower=True), Bound(start, along, as_expr(axis.map.extent)))
-            last = (extent - 1) * found.step
-            bounds = tuple(b for b in bounds if not proves(b.condition()) or not proves(b.condition(last)))
+        last = (extent - 1) * found.step
+        bounds = tuple(b for b in bounds if not proves(b.condition()) or not proves(b.condition(last)))
         reads = tuple(d.name for d in free(axis.map.index) if isinstance(d, Var))
         return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds, reads=reads)
 
