@@ -7,7 +7,7 @@ import pytest
 from fireiron import matmul
 from fireiron.algebra.arch import arch
 from fireiron.estimate.tiling import Tiling, quick_us
-from fireiron.front.best import presets
+from fireiron.front.best import choose, presets
 from fireiron.front.model_choice import Question
 from fireiron.tune.candidates import Candidate, judge
 from fireiron.tune.space import space_of
@@ -109,6 +109,28 @@ def test_tilings_of_points_are_those_of_their_schedules():
             except Exception:  # not every point is legal
                 continue
             assert schedule.lowered(declared.since or "sm_80").threads == tiling.threads, found
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "preset"),
+    [
+        ((832, 912, 880), "f64", "ampere.dgemm"),
+        ((1520, 1344, 1872), "f32", "ampere.sgemm"),
+        ((2048, 2048, 1024), "f32", "simt.sgemm"),  # whose tiles divide the sizes and fill their waves
+        ((1536, 1408, 2048), "f32", "ampere.sgemm"),  # whose tiles leave half of a wave empty
+    ],
+)
+def test_a_preset_that_gives_no_tiles_for_a_product_is_left_out(size, kind, preset):
+    assert str(choose(matmul(*size, kind), "sm_90a").candidate).startswith(preset)
+
+
+def test_equal_shares_take_less_time_than_waves_that_are_nearly_empty():
+    """Of 133 tiles one block of each SM has one, and a block of the first SM another."""
+    rows = COUNTS + 1
+    whole, shared = (_cores_us(rows, block=(64, 64), warp=(32, 64), thread=(8, 8), **more) for more in
+                     ({"resident": 1}, {"stream": 1}))  # fmt: skip
+    assert shared < whole
+    assert _cores_us(rows, stream=100) == inf  # an SM holds fewer blocks
 
 
 def _fields(tiling):
