@@ -140,7 +140,7 @@ def fitted(timings: Sequence[Timed], start: TileClocks = FIT, passes: int = PASS
 
 
 def run(words: Sequence[str], command: str = "", *, lab: Lab | None = None, tell: Callable[[str], None] = print) -> int:
-    """Time points.
+    """Time drawn points of presets, and the quick model's first one of each, on the sizes of a suite.
 
     Args:
         words: arguments of the command.

@@ -46,8 +46,8 @@ class TileClocks:
         sum: a partial sum that another block has left.
         visits: tiles that a block of stream-K begins or ends beside whole ones.
         blend: the part of a partial wave that runs beside the full wave before it.
-        whole: waves of tiles whose threads multiply, as a part of the time that their trips take.
-        parted: blocks of stream-K whose warps multiply, as a part of the time that their trips take.
+        whole: factor of the time of waves of tiles whose threads multiply.
+        parted: factor of the time of blocks of stream-K whose warps multiply.
         timings: what the constants are fitted to.
     """
 

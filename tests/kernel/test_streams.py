@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
+import fireiron as fi
 from fireiron import (
     FR,
     RF,
@@ -158,3 +159,16 @@ def test_a_serpentine_of_fragments_is_right() -> None:
         .load(A, FR, ldmatrix()).load(B, FR, conform()).tile(16, 8).layout(Serpentine()).unroll().done()
     )  # fmt: skip
     right(chain)
+
+
+def test_loops_over_three_dims_turn_by_trips_and_not_by_numbers() -> None:
+    """Else the third loop would start anew where an even number of its rounds ran backwards."""
+    made = (
+        fi.program(x="a b c")(lambda x: x * 2)(fi.tensor(2, 2, 4))
+        .tile(a=2, b=2, c=4).to(Block).tile(a=2, b=2, c=4).to(Thread)
+        .tile(a=1, b=1, c=1).layout(Serpentine()).unroll().done()
+    )  # fmt: skip
+    x = np.arange(16, dtype=np.float32).reshape(2, 2, 4)
+    np.testing.assert_array_equal(made.simulate(x).out, x * 2)
+    (third,) = re.findall(r"const int c = (.*);", made.cuda())
+    assert third == "step == 0 ? step2 : 3 - step2"

@@ -188,15 +188,16 @@ def _loop_tile(
         dims.reverse()
     tiles: dict[str, Expr] = {dim: as_expr(0) for dim in parts}
     loops: list[tuple[Var, Expr]] = []
-    back: list[Expr | None] = []  # for each loop, in whose odd rounds it counts backwards
+    back: list[tuple[Var, Expr] | None] = []  # for each loop that turns, its trips, and in whose odd rounds it turns
     round = as_expr(0)  # counts the trips of the loops so far
     for dim in dims:
         trips = as_expr(parts[dim].trips)
         if trips.range != (1, 1):
             var = context.variable(dim.lower(), trips)
             tiles[dim] = var
-            back.append(round if turns and loops else None)
-            round = round * trips + var
+            step = context.variable("step", trips) if turns and loops else var
+            back.append((step, round) if turns and loops else None)
+            round = round * trips + step
             loops.append((var, trips))
     inner = evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
     if link.stages > 1:
@@ -214,8 +215,8 @@ def _loop_tile(
         if turn is None:
             body = (For(var, trips, body, link.unrolled, kind="tiles"),)
         else:  # registers belong to tiles by their numbers, whatever the order
-            step = context.variable("step", trips)
-            number = Let(var, there_and_back(step, trips, turn))
+            step, rounds = turn
+            number = Let(var, there_and_back(step, trips, rounds))
             body = (For(step, trips, (number, *body), link.unrolled, kind="tiles"),)
     return body
 
