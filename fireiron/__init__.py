@@ -63,7 +63,7 @@ __version__ = _VERSION
 __path__.extend(_presets_path(__path__[0]))
 
 if TYPE_CHECKING:
-    from fireiron.algebra.arch import machine
+    from fireiron.algebra.arch import arch, machine
     from fireiron.algebra.machine import ProductClocks
     from fireiron.algebra.philox import philox
     from fireiron.estimate.tiling import Tiling
@@ -201,6 +201,7 @@ __all__ = [
     "Warp",
     "Warpgroup",
     "add",
+    "arch",
     "argmax",
     "argmin",
     "as_exponent",
@@ -358,7 +359,7 @@ _LATER = {
         ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),
     "philox": "algebra.philox", "random_bits": "language.philox",
-    "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
+    "At": "simulate.watch", "arch": "algebra.arch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
     "Tiling": "estimate.tiling",
 }  # fmt: skip
 

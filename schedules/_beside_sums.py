@@ -8,13 +8,11 @@ from math import ceil, log2
 import attrs
 
 from fireiron.schedules._rows import (
-    FOLDS,
     IN_FLIGHT_OF_SUMS,
     LANES,
     MOST_OF_PARTS,
     MOST_STAGES,
     REGISTERS,
-    SHARED,
     SMS,
     Row,
 )
@@ -112,7 +110,7 @@ def _fits(row: Row, x: Units, sums: int) -> bool:
         or FIXED + columns * row.registers > REGISTERS // threads // STEP * STEP
     ):
         return False
-    return x.units * x.blocks == 1 or x.blocks * (2 * ring(row, x) + _exchanged(row, x, sums)) <= _shared(row)
+    return x.units * x.blocks == 1 or x.blocks * (2 * ring(row, x) + _exchanged(row, x, sums)) <= row.shared
 
 
 def padded(row: Row, units: Units) -> int:
@@ -131,7 +129,7 @@ def stages_of(row: Row, units: Units, sums: int) -> int:
     if not each:
         return 1
     wanted = min(MOST_STAGES, 1 + ceil(IN_FLIGHT_OF_SUMS / (units.blocks * each)))
-    return max(2, min(wanted, (_shared(row) // units.blocks - _exchanged(row, units, sums)) // each))
+    return max(2, min(wanted, (row.shared // units.blocks - _exchanged(row, units, sums)) // each))
 
 
 def _exchanged(row: Row, x: Units, sums: int) -> int:
@@ -149,10 +147,6 @@ def _exchanged(row: Row, x: Units, sums: int) -> int:
 def in_two_levels(row: Row, blocks: int, sums: int) -> bool:
     """Say whether one block would read so many sums of others that groups of blocks combine theirs first."""
     return blocks * row.width * SUM_NBYTES * sums >= MOST_OF_PARTS
-
-
-def _shared(row: Row) -> int:
-    return SHARED.get(row.arch, 100 << 10) - FOLDS
 
 
 def _clocks(row: Row, x: Units, lines: int | None) -> float:

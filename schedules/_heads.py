@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
-from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, Tensor, cp_async
+from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, Tensor, arch, cp_async, machine
 
 VECTOR_NBYTES = 16
 WIDE = 64  # columns
 SHARED = 96 * 1024  # bytes of shared memory that a block has on sm_86 and later
 HOPPER_SHARED = 226 * 1024  # bytes of shared memory that a block has on Hopper, without barriers
 ROWS = 16  # rows of an mma
+PAIR = 2 * ROWS  # rows of a warp that computes two tiles of an mma
 GROUP_ROWS = 64  # rows of a wgmma
 
 
@@ -48,6 +50,25 @@ def line_nbytes(columns: int, nbytes: int) -> int:
     """Return the bytes of a line of such a tile: lines that are no power of two are padded by a vector."""
     pieces = columns * nbytes // VECTOR_NBYTES
     return columns * nbytes + (VECTOR_NBYTES if pieces & (pieces - 1) else 0)
+
+
+def two_share(spec: ProgramChain, nbytes: int) -> bool:
+    """Say whether the shared memory of a multiprocessor holds that of two blocks of `nbytes`."""
+    target = arch(spec.program.arch or "sm_90a")
+    return 2 * (nbytes + target.shared_reserved) <= target.shared_per_sm
+
+
+def blocks(spec: ProgramChain, tile: Mapping[str, int]) -> int | None:
+    """Count the tiles of a program; None where an extent is a symbol."""
+    extents = {name: spec.residual.extents[name] for name in tile}
+    known = [-(-extent // tile[name]) for name, extent in extents.items() if isinstance(extent, int)]
+    return prod(known) if len(known) == len(tile) else None
+
+
+def few_blocks(spec: ProgramChain, tile: Mapping[str, int]) -> bool:
+    """Say whether tiles are fewer than the multiprocessors of the program's machine."""
+    count = blocks(spec, tile)
+    return count is not None and count < machine(spec.program.arch or "sm_90a").sms
 
 
 def beside(spec: ProgramChain, most: int) -> int:

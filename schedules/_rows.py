@@ -8,6 +8,7 @@ from math import ceil, gcd, log2, prod
 import attrs
 
 from fireiron import DType, FireironError, ProgramChain, Tensor
+from fireiron import arch as target
 
 LANES = 32
 VECTOR_NBYTES = 16
@@ -60,7 +61,6 @@ MOST_OF_AN_SM = 24
 LOOPED = 1 / 3  # of an SM's shared memory: larger parts of rows are kept in registers, not read in a loop
 SQUEEZED = 4 / 3  # columns per estimated column that the compiler fits into a thread's registers at most
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
-SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
 IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the memory's rate
 
 
@@ -115,6 +115,11 @@ class Row:
     several: int = 0
     apart: tuple[str, ...] = ()
     across: str = ""
+
+    @property
+    def shared(self) -> int:
+        """Return the bytes of a multiprocessor's shared memory that rows may take."""
+        return target(self.arch).shared_per_sm - FOLDS
 
     def vector(self, role: str) -> int:
         """Return the bytes of a lane's vector of an array."""
@@ -345,7 +350,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         row: facts of the program's rows.
         warps, blocks: numbers that the caller gives, or 0.
     """
-    shared = SHARED.get(row.arch, 100 << 10) - FOLDS
+    shared = row.shared
     if not warps and not blocks and (few := _several(row, shared)):
         return attrs.evolve(part_of(row, FEW_WARPS, few), at_once=few > 1)
     if not warps and _is_wide(row) and (found := _in_clusters(row, shared, blocks)):
@@ -453,7 +458,7 @@ def ranked(row: Row) -> Part:
     fits = [n for n in CLUSTERS if row.arch >= 90 and row.count * n <= SMS and 2 * row.width > n * warps * chunk]
     blocks = max(fits, default=1) if row.count else 1
     of_sm = min(RANKING_WARPS, max(warps, row.count * blocks * warps // SMS)) if row.count else RANKING_WARPS
-    of_warp, room = vectors * nbytes * LANES, SHARED.get(row.arch, 100 << 10) - FOLDS
+    of_warp, room = vectors * nbytes * LANES, row.shared
     ahead = min(1 + ceil(RANKED_AHEAD / (of_sm * of_warp)), room // (warps * of_warp))
     chunks = ceil(row.width / (blocks * warps * chunk))
     ahead = min(CHUNKS_AHEAD, ahead, max(2, ceil(chunks / OF_CHUNKS)), chunks) if row.copied else 0

@@ -221,6 +221,21 @@ def draws(spec: ProgramChain) -> bool:
     return any(tensor.name == SEED for tensor in spec.computed.inputs)
 
 
+def joins(spec: ProgramChain) -> bool:
+    """Say whether a mask joins comparisons of indices, as a window does; two chunks' weights then exceed registers."""
+    return any(step.comparisons > 1 for step in spec.computed.steps)
+
+
+def needs_registers(spec: ProgramChain) -> bool:
+    """Say whether a mask reads arrays along queries or keys, or a score function reads floats or takes exponentials."""
+    if any(step.fold is not None and step.functions for step in spec.computed.steps):
+        return True
+    own = {"q", "k", "v", "dy", "lse", "delta", SINKS, SEED, Q_SCALE, K_SCALE, V_SCALE}
+    refs = {ref for step in spec.computed.steps for ref in step.reads}
+    read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}
+    return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
+
+
 def columns(spec: ProgramChain) -> tuple[int, int]:
     """Return the numbers of columns of keys and of values.
 

@@ -7,7 +7,8 @@ largest score grows. Scores are multiplied by log2(e), so that exponentials are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd, log, prod
+from math import floor, gcd, log, prod
+from math import log2 as log2_of
 
 from fireiron import (
     FR,
@@ -48,19 +49,24 @@ from fireiron import sum as summed
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
+    PAIR,
     ROWS,
     SHARED,
     VECTOR_NBYTES,
     WIDE,
     array,
     beside,
+    blocks,
+    few_blocks,
     heads,
+    line_nbytes,
     longest_first,
     reads_both,
     swizzled,
     tile_to_shared,
+    two_share,
 )
-from fireiron.schedules._scores import K_SCALE, Q_SCALE, SINKS, V_SCALE, Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import V_SCALE, Function, Scores, columns, draws, grouped, joins, needs_registers
 
 EXTENTS = {"paged": {"s": 64}}  # default extents on the command line: lines of a page, which are whole tiles of keys
 SHORT = 1024  # number of queries or keys below which the code around the loop over keys counts
@@ -72,6 +78,8 @@ MOST_WAYS = 32  # most blocks that share keys: each warp of the last block reads
 STEP_NBYTES = 32  # bytes of a row that one instruction reads
 MOST_COLUMNS = 256  # most columns of values whose sums the registers of a warp hold
 LIFT = 8.0  # 8-bit weights are multiplied by 2**8: they are at most 256, and e4m3 holds 448
+CHUNKS = (64, 48, 32)  # numbers of keys of a chunk, for warps of 32 queries
+LAG = 24  # by default, weights of warps of 32 queries may grow to 2**24
 QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
 LEAST_CHUNKS = 2  # fewest chunks of a warp, so that one loads while another is computed
 WIDEST = 128  # most columns of heads for which registers hold the weights of two chunks beside the sums
@@ -229,9 +237,15 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
 
 @preset
 def mma(
-    spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int | None = None
+    spec: ProgramChain,
+    warps: int | None = None,
+    keys: int | None = None,
+    stages: int | None = None,
+    step: int | None = None,
+    rows: int | None = None,
+    slack: float | None = None,
 ) -> Schedule:
-    """Schedule attention for tensor cores by mma.sync, from sm_80 on: each warp computes 16 queries.
+    """Schedule attention for tensor cores by mma.sync, from sm_80 on: each warp computes 32 queries, or 16.
 
     Asynchronous copies load keys and values of later chunks. The second product reads the weights in the registers
     where the first product leaves the scores. For 8-bit floats, from sm_89 on, the second product uses a form of the
@@ -239,25 +253,55 @@ def mma(
 
     Args:
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
-        warps: number of warps of a block; by default 8, or 4 where shared memory does not suffice, and for 8-bit
-            floats, whose copies need registers.
-        keys: number of keys of a chunk; by default 64, or for 8-bit floats 32 unless heads have 128 columns, since
-            registers spill with longer chunks.
-        stages: number of chunks of keys and values in shared memory.
+        warps: number of warps of a block; by default 4 of 32 queries, or 8 of 16; 4 of these where there are few blocks
+            or shared memory does not suffice, and for 8-bit floats, whose copies need registers.
+        keys: number of keys of a chunk; by default 64, fewer where two blocks of 32 queries a warp would not share a
+            multiprocessor otherwise, and for 8-bit floats 32 unless heads have 128 columns, since registers spill with
+            longer chunks.
+        stages: number of chunks of keys and values in shared memory; by default 2, or 3 for heads of at most 64 columns
+            and 32 queries a warp.
         step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
+        rows: number of queries of a warp, a multiple of 16; it reads keys and values from shared memory once for all of
+            them. By default 32 for 16-bit heads of at most 128 columns, where two such blocks share a multiprocessor
+            and blocks are as many as multiprocessors, else 16.
+        slack: weights may grow to 2**slack before sums are rescaled; their type must hold this number. By default up to
+            24 for 32 queries a warp and heads of more than 64 columns, else 0.
     """
     depth, width = columns(spec)
+    values_given = array(spec, "v", "k")
     nbytes = array(spec, "q").dtype.nbytes
     step = step or STEP_NBYTES // nbytes
-    keys = _in_a_page(spec, keys or (64 if nbytes > 1 or depth == width == WIDEST else 32))
-    ring = stages * keys * (depth + width) * nbytes
-    warps = warps or (8 if nbytes > 1 and ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
-    chain = spec.tile(**heads(spec), i=warps * ROWS, **_parts(width)).to(Block).epilog(memory=FR)
-    chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
+    lines = line_nbytes(depth, nbytes) + line_nbytes(width, nbytes)
+    narrow = max(depth, width) <= WIDE
+
+    def taken(queries: int, keys: int, stages: int) -> int:
+        """Return the bytes of shared memory of a block."""
+        return queries * line_nbytes(depth, nbytes) + stages * keys * lines
+
+    if rows is None and warps is None and nbytes > 1 and max(depth, width) <= WIDEST:
+        lengths = (keys,) if keys else CHUNKS[-1:] if needs_registers(spec) or draws(spec) else CHUNKS
+        shared = [n for n in lengths if two_share(spec, taken(4 * PAIR, n, stages or 2))]
+        few = few_blocks(spec, heads(spec) | {"i": 4 * PAIR})
+        rows, warps = (ROWS, 4) if few else (PAIR, 4) if shared else (ROWS, None)
+        keys = shared[0] if rows > ROWS else keys
+    rows = rows or ROWS
+    if rows > ROWS:
+        keys, warps = keys or CHUNKS[-1], warps or 4
+        stages = stages or (3 if narrow and two_share(spec, taken(warps * rows, keys, 3)) else 2)
+        slack = (0.0 if narrow else min(LAG, floor(log2_of(values_given.dtype.limits[1])))) if slack is None else slack
+    keys, stages = _in_a_page(spec, keys or (64 if nbytes > 1 or depth == width == WIDEST else 32)), stages or 2
+    warps = warps or (8 if nbytes > 1 and taken(8 * ROWS, keys, stages) <= SHARED else 4)
+    queries = spec.residual.extents["i"]
+    assert queries is not None
+    tiles, together, parts = -(-queries // (warps * rows)), _together(spec), _parts(width)
+    chain = spec.tile(**heads(spec), i=warps * rows, **parts).to(Block)
+    chain = chain if parts or not _masked(spec) else chain.permute(lambda t: longest_first(t, tiles, together))
+    chain = chain.epilog(memory=FR)
+    chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online(slack or 0.0).pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if array(spec, "v", "k").name == "v" and nbytes == 1:
+    if values_given.name == "v" and nbytes == 1:
         chain = chain.load("v", SH, staged(along="j", across=4)).storage_layout(ColMajor).pad(VECTOR_NBYTES)
-    elif array(spec, "v", "k").name == "v":
+    elif values_given.name == "v":
         chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
@@ -267,7 +311,7 @@ def mma(
     def values(o: StepChain) -> Schedule:
         return _weighed(spec, o.split(j=step).unroll())
 
-    return chain.tile(i=ROWS).to(Warp).each(s=scores, o=values)
+    return chain.tile(i=rows).to(Warp).each(s=scores, o=values)
 
 
 @preset
@@ -376,19 +420,19 @@ def wgmma(
     nbytes = array(spec, "q").dtype.nbytes
     step = STEP_NBYTES // nbytes
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
-    masked = any(step.where is not None for step in spec.computed.steps)
+    masked = _masked(spec)
     grows = values_given.dtype.limits[1] >= 2.0**SLACK and slack != 0
     few = isinstance(extents["j"], int) and extents["j"] <= SHORT
     narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
         known = isinstance(extents["j"], int)
-        crowded = _joins(spec) or _needs_registers(spec)
+        crowded = joins(spec) or needs_registers(spec)
         many = narrow and grows and not (draws(spec) or crowded) and speculate is not False and known
         groups = _spread(spec, 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2)
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2)) and not _joins(spec)
+        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2)) and not joins(spec)
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
@@ -397,8 +441,8 @@ def wgmma(
             keys = min(keys, 96)  # random bits need registers too
         if masked and width > WIDEST:
             keys = min(keys, 80)
-        if _needs_registers(spec):  # what functions read or compute needs registers too
-            keys = min(keys, 64 if _bounds(spec) else 80 if _joins(spec) else 96)
+        if needs_registers(spec):  # what functions read or compute needs registers too
+            keys = min(keys, 64 if _bounds(spec) else 80 if joins(spec) else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -418,9 +462,7 @@ def wgmma(
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)
-    keyed = extents["j"]
-    held = keyed * (depth + width) * nbytes if isinstance(keyed, int) else CACHED
-    together = beside(spec, CACHED // held) if masked else 1
+    together = _together(spec)
     chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: longest_first(t, tiles, together))
     draw = masked if draw is None else draw
     chain = chain.persistent(share=drawn() if draw else None) if persistent else chain
@@ -515,24 +557,21 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
 
-def _joins(spec: ProgramChain) -> bool:
-    """Say whether a mask joins comparisons of indices, as a window does; two chunks' weights then exceed registers."""
-    return any(step.comparisons > 1 for step in spec.computed.steps)
+def _masked(spec: ProgramChain) -> bool:
+    """Say whether a mask leaves keys out."""
+    return any(step.where is not None for step in spec.computed.steps)
+
+
+def _together(spec: ProgramChain) -> int:
+    """Choose the number of heads whose tiles are visited together: under masks, those whose keys stay in the cache."""
+    keys, nbytes = spec.residual.extents["j"], array(spec, "q").dtype.nbytes
+    held = keys * sum(columns(spec)) * nbytes if isinstance(keys, int) else CACHED
+    return beside(spec, CACHED // held) if _masked(spec) else 1
 
 
 def _bounds(spec: ProgramChain) -> bool:
     """Say whether a mask reads integers along queries and along keys, and elements bound the loop, in groups of 64."""
     return reads_both(spec) and any(step.compares_elements for step in spec.computed.steps)
-
-
-def _needs_registers(spec: ProgramChain) -> bool:
-    """Say whether a mask reads arrays along queries or keys, or a score function reads floats or takes exponentials."""
-    if any(step.fold is not None and step.functions for step in spec.computed.steps):
-        return True
-    own = {"q", "k", "v", SINKS, Q_SCALE, K_SCALE, V_SCALE}
-    refs = {ref for step in spec.computed.steps for ref in step.reads}
-    read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}
-    return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
 
 
 def _parts(width: int, most: int = MOST_COLUMNS) -> dict[str, int]:
@@ -557,11 +596,9 @@ def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
 
 def _spread(spec: ProgramChain, groups: int) -> int:
     """Reduce the warpgroups of narrow heads' blocks while blocks are fewer than half of the multiprocessors."""
-    sizes = [spec.residual.extents[name] for name in (*heads(spec), "i")]
-    known = [n for n in sizes if isinstance(n, int)]
-    if len(known) < len(sizes) or max(columns(spec)) > WIDE:
-        return groups
-    while groups > 1 and 2 * prod(known[:-1]) * -(-known[-1] // (groups * GROUP_ROWS)) < SMS:
+    while max(columns(spec)) <= WIDE and groups > 1:
+        if 2 * (blocks(spec, heads(spec) | {"i": groups * GROUP_ROWS}) or SMS) >= SMS:
+            break
         groups -= 1
     return groups
 

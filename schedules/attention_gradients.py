@@ -44,17 +44,20 @@ from fireiron import sum as summed
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
+    PAIR,
     ROWS,
     SHARED,
     VECTOR_NBYTES,
     WIDE,
     array,
+    few_blocks,
     heads,
     line_nbytes,
     reads_both,
     tile_to_shared,
+    two_share,
 )
-from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import Function, Scores, columns, draws, grouped, needs_registers
 
 T = TypeVar("T")
 LINE_NBYTES = 128  # bytes of a line of a swizzled buffer
@@ -64,6 +67,7 @@ DTYPES = {"of_all": "f16"}
 OUTS = {"of_all": ("f16", "f16", inplace("sums"))}
 F32_NBYTES = 4
 SLOT_NBYTES = 1024  # most bytes of shared memory that numbers of a chunk's queries take
+MOST_OF_PAIRS = 96  # most columns of heads for which registers hold the gradients of 32 queries of a warp
 MOST_SUMS = 176  # registers of a thread that sums of wgmma may take beside addresses and operands
 
 
@@ -315,29 +319,48 @@ def squares(
 
 @preset
 def mma(
-    spec: ProgramChain, warps: int | None = None, chunk: int | None = None, stages: int = 2, step: int = 16
+    spec: ProgramChain,
+    warps: int | None = None,
+    chunk: int | None = None,
+    stages: int = 2,
+    step: int = 16,
+    rows: int | None = None,
 ) -> Schedule:
-    """Schedule a gradient of attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries or keys.
+    """Schedule a gradient of attention for tensor cores by mma.sync, from sm_80 on.
 
     Weights and their gradients stay in the registers where the first products leave them.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
-        warps: number of warps of a block; by default 8, or 4 where shared memory does not suffice.
-        chunk: number of keys or queries of a chunk; by default 64, or 32 or 16 where heads are wide.
+        warps: number of warps of a block; by default 4 where two such blocks share a multiprocessor, else 8, or 4 where
+            shared memory does not suffice.
+        chunk: number of keys or queries of a chunk; by default 64 or 32, fewer where heads are wide or rows many.
         stages: number of chunks in shared memory.
         step: K of an instruction.
+        rows: number of queries or keys of a warp, 16 or 32; it reads chunks from shared memory once for all of them. By
+            default 32 where registers hold the sums and two such blocks share a multiprocessor, else 16.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
     sizes = {"q": depth, "k": depth, "v": width, "dy": width}
     lines = {name: line_nbytes(size, nbytes) for name, size in sizes.items()}
-    tile = ROWS * sum(lines[name] for name in held)  # bytes of a warp's part of what the block keeps
+    own = sum(lines[name] for name in held)  # bytes of a row of what the block keeps
     row_nbytes = stages * sum(lines[name] for name in moving)  # of a row of a chunk
-    chunk = chunk or (64 if depth + width <= 128 else 32 if 4 * tile + 32 * row_nbytes <= SHARED else 16)
-    warps = warps or (8 if 8 * tile + chunk * row_nbytes <= SHARED else 4)
-    chain = spec.tile(**_whole(spec, row), **{row: warps * ROWS}).to(Block).epilog(memory=FR)
+    narrow = depth + width <= 2 * WIDE
+    if rows is None and warps is None:
+        plain, wide = _plain(spec), max(depth, width) > MOST_OF_PAIRS
+        pairs = (narrow and (row == "i" or plain)) or (row == "i" and plain and not wide)  # registers hold the sums
+        pairs = pairs and not few_blocks(spec, _whole(spec, row) | {row: 4 * PAIR})
+        longer = 64 if row == "i" else 48 if plain and not wide else 32
+        for n, length in [*[(PAIR, 32)] * pairs, (ROWS, longer), (ROWS, 32)]:
+            if chunk in (None, length) and two_share(spec, 4 * n * own + length * row_nbytes):
+                warps, rows, chunk = 4, n, length
+                break
+    rows = rows or ROWS
+    chunk = chunk or (64 if narrow else 32 if 4 * rows * own + 32 * row_nbytes <= SHARED else 16)
+    warps = warps or (8 if 8 * rows * own + chunk * row_nbytes <= SHARED else 4)
+    chain = spec.tile(**_whole(spec, row), **{row: warps * rows}).to(Block).epilog(memory=FR)
     for name in held:
         chain = tile_to_shared(chain, name, sizes[name], nbytes)
     chain = _over_heads(chain, other).split(**{other: chunk}).pipeline(stages)
@@ -365,7 +388,7 @@ def mma(
         "dk": sums("d", "q"),
         "dv": sums("e", "dy"),
     }
-    return chain.tile(**{row: ROWS}).to(Warp).each(**_of_program(spec, products))
+    return chain.tile(**{row: rows}).to(Warp).each(**_of_program(spec, products))
 
 
 @preset
@@ -556,6 +579,14 @@ def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
     # The program reads s for the weights, and again if the derivative needs s.
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2
+
+
+def _plain(spec: ProgramChain) -> bool:
+    """Say whether nothing but products needs registers: no masks, functions, arrays, random bits or ragged chunks."""
+    steps, sizes = spec.computed.steps, [spec.residual.extents[name] for name in "ij"]
+    even = all(isinstance(n, int) and n % WIDE == 0 for n in sizes)
+    taken = draws(spec) or needs_registers(spec) or _slopes_vary(spec)
+    return even and not taken and not any(step.compares_indices for step in steps)
 
 
 def _in_bulk(spec: ProgramChain) -> bool:

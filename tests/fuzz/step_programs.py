@@ -153,7 +153,8 @@ def _presets() -> dict[str, Make]:
         ),
         "conv.packed": call(of("conv").packed, found["conv.conv2d_packed"], pixels=32, channels=32, depth=32, stages=2),
         "attention_gradients.mma": call(
-            of("attention_gradients").mma, found["attention_gradients.of_keys"], warps=1, chunk=16, stages=1, step=16
+            of("attention_gradients").mma, found["attention_gradients.of_keys"], warps=1, chunk=16, stages=1, step=16,
+            rows=16,
         ),
         "attention_gradients.simt": call(of("attention_gradients").simt, found["attention_gradients.of_keys"], 32, 8),
         "rows.row cumsum": call(of("rows").row, call(of("rows").cumsum, _tensor(8, 64, name="x"))),
@@ -163,7 +164,9 @@ def _presets() -> dict[str, Make]:
         ),
         "conv_gradients.filters_wgmma": call(of("conv_gradients").filters_wgmma, gradients, ways=1),
         "attention.simt": call(of("attention").simt, heads, rows=32, keys=8),
-        "attention.mma": call(of("attention").mma, heads, warps=2, keys=32, stages=2, step=16),
+        "attention.mma": call(
+            of("attention").mma, heads, warps=2, keys=32, stages=2, step=16, rows=32, slack=8.0
+        ),
         "attention.wgmma": call(
             of("attention").wgmma, heads, groups=1, keys=64, stages=2, persistent=True, bulk_store=False
         ),

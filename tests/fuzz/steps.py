@@ -175,7 +175,7 @@ class OfSteps(Parts):
         if self.chance(0.3):
             spec = f"attention_gradients.{of}{self.of_arch(ARCHES)})"
             return [f"attention_gradients.simt({spec}, rows={d((16, 32))}, chunk=4)"]
-        more = f"warps={d((1, 2))}, chunk={d((16, 32))}, stages={d((1, 2))}"
+        more = f"warps={d((1, 2))}, chunk={d((16, 32))}, stages={d((1, 2))}, rows={d((16, 32))}"
         return [f"attention_gradients.mma(attention_gradients.{of}{self.of_arch(ARCHES[2:])}), {more})"]
 
     def attention(self) -> list[str]:
@@ -189,7 +189,8 @@ class OfSteps(Parts):
                 return [f"attention.simt({spec}, rows={d((16, 32, 64))}, keys={d((4, 8))})"]
             case "mma":
                 spec = self.heads(ARCHES[2:], depth, width)
-                more = f"warps={d((1, 2, 4))}, keys={d((16, 32, 64))}, stages={d((1, 2, 2, 3))}"
+                more = f"warps={d((1, 2, 4))}, keys={d((16, 32, 64))}, stages={d((1, 2, 2, 3))}, rows={d((16, 32))}"
+                more += f", slack={d((0.0, 4.0, 12.0))}" if self.chance(0.5) else ""
                 return [f"attention.mma({spec}, {more})"]
             case _:
                 spec = self.heads(("sm_90", "sm_90a"), d((64, 64, 32, 128)), d((64, 64, 32, 128)))

@@ -203,6 +203,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
     "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
+    "attention, 32 queries a warp": lambda: attention.mma(
+        _heads(101, 203, 32, 32, causal=True), warps=2, keys=32, rows=32
+    ),
     "attention, wgmma": lambda: attention.wgmma(
         _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=3, persistent=True, draw=False, bulk_store=True
     ),

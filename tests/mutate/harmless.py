@@ -188,7 +188,11 @@ ELSEWHERE = (
         r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (part_a_fr|wide2?)$",
         "values of keys that are not there are 0",
     ),
-    ("attention, (cores|mma)", r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ s$", "all scores of a query grow alike"),
+    (
+        "attention, (cores|mma|32 .*)",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ s$",
+        "all scores of a query grow alike",
+    ),
     (
         "attention, cores",
         r"v_sh over the one before$",
@@ -205,8 +209,8 @@ ELSEWHERE = (
         "a copy more brings the next chunk's first lines to where they go",
     ),
     (
-        "attention, (mma|wgmma)",
-        r"^Let\[\d+\].*without (block|tile_i) @ whole$",
+        "attention, (mma|wgmma|32 .*)",
+        r"^Let\[\d+\].*without (block|block_i|tile_i) @ whole$",
         "what no mask cuts may be masked too: it is computed anew",
     ),
     ("attention, wgmma", r"^If\[1\].*> 0 one less$", "no tile has one chunk here"),

@@ -51,6 +51,44 @@ def test_mma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None
 
 
 @pytest.mark.parametrize(
+    ("sizes", "dtype", "causal", "slack"),
+    [
+        ((70, 64, 64, 64), "bf16", False, 0.0),
+        ((64, 90, 32, 64), "f16", True, 15.0),
+        ((90, 37, 128, 128), "bf16", True, 24.0),  # the first queries see no key
+        ((40, 50, 72, 96), "f16", False, 15.0),
+    ],
+)
+def test_mma_of_32_queries_a_warp(sizes: tuple[int, int, int, int], dtype: str, causal: bool, slack: float) -> None:
+    spec = heads(*sizes, dtype, causal=causal)
+    right(schedules.mma(spec, warps=2, rows=32, keys=32, slack=slack))
+
+
+@pytest.mark.parametrize(
+    ("queries", "depth", "arch", "plan"),
+    [
+        (12288, 64, "sm_90a", {"warps": 4, "rows": 32, "keys": 64, "stages": 3}),
+        (12288, 64, "sm_86", {"warps": 4, "rows": 32, "keys": 64, "stages": 2}),
+        (12288, 128, "sm_90a", {"warps": 4, "rows": 32, "keys": 64, "stages": 2, "slack": 24.0}),
+        # Two blocks of longer chunks exceed the shared memory of a multiprocessor; on sm_86, blocks of any chunks.
+        (12288, 128, "sm_80", {"warps": 4, "rows": 32, "keys": 48, "stages": 2, "slack": 24.0}),
+        (12288, 128, "sm_86", {"warps": 8, "rows": 16, "keys": 64, "stages": 2}),
+        (12288, 256, "sm_90a", {"warps": 4, "rows": 16, "keys": 64, "stages": 2}),
+        # 64 blocks of 128 queries would leave multiprocessors idle.
+        (4096, 128, "sm_90a", {"warps": 4, "rows": 16, "keys": 64, "stages": 2}),
+    ],
+)
+def test_mma_chooses_by_shared_memory_and_blocks(queries: int, depth: int, arch: str, plan: dict[str, Any]) -> None:
+    spec = heads(queries, 4096, depth, depth, "bf16", arch=arch)
+    assert schedules.mma(spec) == schedules.mma(spec, **plan)
+
+
+def test_mma_has_shorter_chunks_beside_functions() -> None:
+    spec = heads(12288, 4096, 128, 128, "bf16", arch="sm_90a", score=lambda s: 20 * fi.tanh(s / 20))
+    assert schedules.mma(spec) == schedules.mma(spec, warps=4, rows=32, keys=32, stages=2, slack=24.0)
+
+
+@pytest.mark.parametrize(
     ("sizes", "dtype", "causal"),
     [
         ((130, 100, 64, 64), "f16", True),
@@ -268,12 +306,13 @@ HURT: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
+@pytest.mark.parametrize("plan", [{}, {"rows": 32, "slack": 15.0}], ids=["16 queries", "32 queries"])
 @pytest.mark.parametrize("hurt", HURT)
-def test_data_built_to_hurt(hurt: str) -> None:
+def test_data_built_to_hurt(hurt: str, plan: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)
     q, k, v = (rng.normal(size=(1, 2, n, 32)).astype(np.float16) for n in (16, 70, 70))
     HURT[hurt](q, k)
-    schedule = schedules.mma(heads(16, 70, 32, 32), warps=1, keys=32)
+    schedule = schedules.mma(heads(16, 70, 32, 32), warps=1, keys=32, **plan)
     out = schedule.simulate(q, k, v).arrays["y"]
     np.testing.assert_allclose(out, weighed(q, k, v), rtol=0, atol=3e-3)
 
@@ -304,10 +343,33 @@ def test_sinks(preset: str) -> None:
     np.testing.assert_allclose(lse, total, atol=1e-3)
 
 
+# What networks put around scores, as `attention` takes it.
+AROUND: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "causal": {"causal": True},
+    "window": {"mask": lambda i, j: (i - j < 512) & (j - i < 512)},
+    "documents": {
+        "mask": lambda b, i, j, documents: fi.equal(documents[b, i], documents[b, j]),
+        "documents": fi.tensor(1, 4096, dtype="i32", name="documents"),
+    },
+    "lengths": {"mask": lambda b, j, lengths: j < lengths[b], "lengths": fi.tensor(1, dtype="i32", name="lengths")},
+    "soft-cap": {"score": lambda s: 20.0 * fi.tanh(s / 20.0), "causal": True},
+    "slopes": {"score": lambda s, h, i, j, slope: s - slope[h] * (i - j), "slope": fi.tensor(2, name="slope")},
+    "bias": {
+        "score": lambda s, b, h, i, j, bias: s + bias[b, h, i, j],
+        "bias": fi.tensor(1, 2, 4096, 4096, dtype="f32", name="bias"),
+    },
+    "dropout": {"dropout": 0.1, "seed": fi.tensor(3, dtype="i32", name="seed"), "causal": True},
+}
+
+
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
-def test_compile_without_spills(arch: str) -> None:
-    kernel = schedules.mma(heads(4096, 4096, 128, 128, "bf16", causal=arch == "sm_80")).compile(arch)
-    assert kernel.resources.spills == 0
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("depth", [64, 96, 128])
+def test_mma_compiles_without_spills(depth: int, around: str, arch: str) -> None:
+    spec = heads(4096, 4096, depth, depth, "bf16", lse=True, arch=arch, **AROUND[around])
+    assert schedules.mma(spec).compile(arch).resources.spills == 0
 
 
 @pytest.mark.parametrize(("columns", "dtype", "arch"), [(64, "f16", "sm_70"), (160, "f32", "sm_90a")])
@@ -317,6 +379,8 @@ def test_simt_compiles_without_spills(columns: int, dtype: str, arch: str) -> No
 
 def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
+    of_pairs = schedules.mma(heads(12288, 4096, 128, 128, "bf16", causal=True))
+    golden(of_pairs.cuda("sm_90a"), "schedules/attention_mma_of_pairs.cu")
     golden(schedules.wgmma(heads(512, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
     golden(schedules.volta(heads(256, 1000, 64, 64)).cuda("sm_70"), "schedules/attention_volta.cu")
     golden(schedules.decode(queries(4, 1, 8192, 128, 128)).cuda("sm_90a"), "schedules/attention_decode.cu")

@@ -14,6 +14,13 @@ from fireiron.schedules import attention as schedules
 from fireiron.schedules import attention_gradients as gradients
 
 SEED = (5, -3, 7)
+AROUND: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "causal": {"causal": True},
+    "window": {"mask": lambda i, j: (i - j < 512) & (j - i < 512)},
+    "soft-cap": {"score": lambda s: 20.0 * fi.tanh(s / 20.0), "causal": True},
+    "dropout": {"dropout": 0.1, "seed": fi.tensor(3, dtype="i32", name="seed"), "causal": True},
+}
 # Scores and gradients of weights of the next chunk are issued before gradients of keys.
 AHEAD = ("s", "dp", "p", "ds", "held_ds", "shared_ds", "dq", "dv", "y2", "dk")
 GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
@@ -97,6 +104,34 @@ def check(
         made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*(numbers[n] for n in reads), *drawn)
         for name, array in zip(names, made.arrays.values(), strict=False):
             np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
+
+
+@pytest.mark.parametrize("of", [gradients.of_queries, gradients.of_keys])
+@pytest.mark.parametrize(("queries", "keys", "causal"), [(70, 90, True), (64, 64, False)])
+def test_mma_of_32_rows_a_warp(of: Any, queries: int, keys: int, causal: bool) -> None:
+    """Equal to the kernel of 16 rows, bit by bit: sums are in the same order."""
+    given = arrays((queries, keys, 32, 64), 1, "float16")
+    want = wanted(given, (lambda i, j: j <= i + keys - queries)(*places(queries, keys)) if causal else True)
+    described = [fi.tensor(*x.shape, dtype="f16", name=n) for n, x in given.items()]
+    spec = of(*described, *(fi.tensor(*given["q"].shape[:-1], dtype="f32") for _ in range(2)), causal=causal)
+    numbers = *given.values(), *(want[name].astype(np.float32) for name in ("lse", "delta"))
+    made = [gradients.mma(spec, warps=1, chunk=32, rows=rows).simulate(*numbers).arrays for rows in (16, 32)]
+    names = {"y": "dq"} if of == gradients.of_queries else {"y0": "dk", "y1": "dv"}
+    for name, of_name in names.items():
+        np.testing.assert_array_equal(made[1][name], made[0][name])
+        np.testing.assert_allclose(made[1][name], want[of_name], rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("around", ["nothing", "causal", "window", "soft-cap", "dropout"])
+@pytest.mark.parametrize("depth", [64, 96, 128])
+@pytest.mark.parametrize("of", [gradients.of_queries, gradients.of_keys])
+def test_mma_compiles_without_spills(of: Any, depth: int, around: str, arch: str) -> None:
+    four = [fi.tensor(1, 64, 512, depth, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(1, 64, 512, dtype="f32") for _ in range(2)]
+    spec = of(*four, *rows, arch=arch, **AROUND[around])
+    assert gradients.mma(spec).compile(arch).resources.spills == 0
 
 
 def check_at_once(
