@@ -21,7 +21,7 @@ def dealt_alike(chain: ProgramChain, tensors: Sequence[Tensor], order: Sequence[
     tile, dims = chain.residual.extents, {o.tensor.name: o.dims for o in chain.residual.operands}
 
     def lies(t: Tensor) -> list[str]:
-        return [dims[t.name][i] for i in t.storage if tile[dims[t.name][i]] != 1]
+        return [dims[t.name][i] for i in t.by_strides if tile[dims[t.name][i]] != 1]
 
     wanted = [d for d in order if tile[d] != 1]
     return [t for t in tensors if lies(t) == wanted]

@@ -108,7 +108,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
         for tensor, named in _by_vectors(spec, inner, lane)
         if tensor not in full
         and tensor.dtype.nbytes_of(lane) <= VECTOR_NBYTES
-        and [named[i] for i in tensor.storage if tile[named[i]] != 1] == wanted
+        and [named[i] for i in tensor.by_strides if tile[named[i]] != 1] == wanted
     ]
     dealt = dealt_alike(chain, full, dims)
     for tensor in [*dealt, *parts] if dealt else full[:1]:
@@ -184,7 +184,7 @@ def _by_vectors(spec: ProgramChain, inner: str, lane: int) -> list[tuple[Tensor,
         places = shifts.pop() if len(shifts) == 1 else None
         if places is None:
             continue
-        last = t.storage[-1]
+        last = t.by_strides[-1]
         dim, shift = places[last]
         whole = t.strides[last] == 1 and isinstance(t.shape[last], int) and t.shape[last] % lane == 0
         if dim == inner and whole and shift % lane == 0 and t.aligned(lane):
@@ -278,15 +278,16 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     # An array that repeats along a dim has no element of its own for each point.
     whole = [t for t in whole if all(s != 0 or n == 1 for s, n in zip(t.strides, t.shape, strict=True))]
     # Where single elements lie apart, or an array says which are read, threads read them one by one.
-    whole = [t for t in whole if full_sized(t) and (t.strides[t.storage[-1]] == 1 or t.shape[t.storage[-1]] == 1)]
-    whole = [t for t in whole if str(refs[t.name].index[t.storage[-1]]) in names]
+    whole = [t for t in whole if full_sized(t) and (t.strides[t.by_strides[-1]] == 1 or t.shape[t.by_strides[-1]] == 1)]
+    whole = [t for t in whole if str(refs[t.name].index[t.by_strides[-1]]) in names]
     (first, *_) = program.outputs
     # Additions may go to any element: their points lie as those of an input do.
     order = next((t for t in whole if refs[first.name].dims != refs[first.name].index), first)
-    dims = list(dict.fromkeys(d.name for i in order.storage for d in refs[order.name].dims_along(i)))
-    lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]
+    dims = list(dict.fromkeys(d.name for i in order.by_strides for d in refs[order.name].dims_along(i)))
+    lines = [(t, str(refs[t.name].index[t.by_strides[-1]])) for t in whole]
     full = [t for t, line in lines if line == dims[-1]]
-    across = [(t, line) for t, line in lines if line != dims[-1]]
+    # A buffer's lines are along the last dim of a shape, or of a matrix by columns the dim before.
+    across = [(t, line) for t, line in lines if line != dims[-1] and t.storage[-1] == t.by_strides[-1]]
     several = sorted({line for _, line in across})
     if folded:
         raise FireironError(

@@ -149,7 +149,7 @@ def _part(extent: int, ways: int, unit: int) -> int:
 def _order(spec: ProgramChain, tensor: Tensor) -> list[str]:
     """List a tensor's dims by their strides, largest first."""
     dims = dict(_read(spec))[tensor]
-    return [dims[i] for i in tensor.storage]
+    return [dims[i] for i in tensor.by_strides]
 
 
 def _read(spec: ProgramChain) -> list[tuple[Tensor, tuple[str, ...]]]:

@@ -186,6 +186,25 @@ class Tensor:
         dims = tuple(range(len(self.shape)))
         return (*dims[:-2], dims[-1], dims[-2]) if self.order is ColMajor else dims
 
+    @property
+    def by_strides(self) -> tuple[int, ...]:
+        """List the numbers of the dimensions as memory has them, those with the largest strides first.
+
+        Dimensions along which elements repeat (stride 0) are first, those of one point stand where `storage` has them,
+        and if a stride is a symbol, so do all.
+
+        Example:
+            >>> from fireiron import tensor
+            >>> tensor(64, 8, 128, strides=(1, 8192, 64)).by_strides
+            (1, 2, 0)
+        """
+        moving = [i for i in self.storage if self.shape[i] != 1]
+        strides = {i: stride for i in moving if isinstance(stride := self.strides[i], int)}
+        if len(strides) < len(moving):
+            return self.storage
+        placed = iter(sorted(moving, key=lambda i: (strides[i] != 0, -strides[i])))
+        return tuple(next(placed) if i in strides else i for i in self.storage)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
 

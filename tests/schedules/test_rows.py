@@ -727,6 +727,28 @@ def test_columns_may_lie_apart(places: int, width: int, x: str, y: str, out: str
     assert row_of(spec).apart == {("apn", "anp"): ("residual",), ("anp", "apn"): ("x",)}.get((x, y), ())
 
 
+@program(x="a p n", y="a p n")
+def scaled_sum(x: Value, y: Value) -> Value:
+    return 2.0 * x + y
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("out", ["apn", "nap", "npa"])
+@pytest.mark.parametrize("y", ["apn", "nap", "pna"])
+@pytest.mark.parametrize("x", ["apn", "nap", "anp"])
+@pytest.mark.parametrize(("places", "width"), [(48, 64), (17, 30)])
+def test_points_are_taken_in_the_order_of_memory(places: int, width: int, x: str, y: str, out: str) -> None:
+    """Whatever the order of dims in a shape: strides say how an array lies."""
+    sizes = {"a": 2, "p": places, "n": width}
+    arrays = [tensor(2, places, width, dtype="f16", strides=lying(order, sizes)) for order in (x, y, out)]
+    schedule = pointwise.pointwise(scaled_sum(*arrays[:2], out=arrays[2]))
+    right(schedule)
+    if x[-1] == y[-1] == out[-1] and places == 48:
+        code = schedule.cuda("sm_90a")
+        assert "copy_2B(" not in code.partition("extern")[2]
+        assert "shared" not in code
+
+
 @pytest.mark.parametrize("pad", [1, 4])
 def test_rows_may_start_between_vectors(pad: int) -> None:
     right(rows.row(normed(3, 64, ("apn", "apn", "apn"), pad)))
