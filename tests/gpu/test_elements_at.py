@@ -59,13 +59,13 @@ def test_a_plan_clears_what_it_adds_to(gpu: int) -> None:
 
 def test_a_plan_puts_lines_into_zeros(gpu: int) -> None:
     torch = pytest.importorskip("torch")
-    for dtype in ("f16", "f32"):
+    for dtype, kind in (("f16", np.float16), ("f32", np.float32)):
         graph = trace_graph(
             lambda x, ids: nn.segment_set(x * 2, ids, 5000), tensor(3000, 64, dtype=dtype), tensor(3000, dtype="i32")
         )
         plan, rng = graph.plan(), np.random.default_rng(0)
         for _ in range(3):
-            x = rng.standard_normal((3000, 64)).astype(np.dtype(dtype))
+            x = rng.standard_normal((3000, 64)).astype(kind)
             ids = rng.permutation(5000)[:3000].astype(np.int32)
             found = plan(torch.from_numpy(x).cuda(), torch.from_numpy(ids).cuda()).cpu().numpy()
             np.testing.assert_array_equal(found, graph.evaluate(x, ids))
