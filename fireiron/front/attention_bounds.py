@@ -20,7 +20,8 @@ from fireiron.algebra.expr import as_expr
 from fireiron.algebra.scalar import Coordinate
 from fireiron.front.attention_lengths import TOGETHER
 from fireiron.front.best_program import best_program
-from fireiron.front.host import HostKernel, arch_of, without_gpu
+from fireiron.front.fallback import ready
+from fireiron.front.host import arch_of
 from fireiron.front.mask_groups import MOST_INDEX, PAIRED, Grouped, grouped_mask
 from fireiron.front.program import program
 from fireiron.front.score_text import INDICES, Change, array_name, functions_of, with_mask
@@ -230,7 +231,7 @@ def extremes(shape: tuple[int, ...], kind: str, host: bool) -> Any:
     spec = program(x="m n c" if len(shape) > 2 else "m n")(extremes_of_64)(
         tensor(*shape, dtype=kind, name="x"), out=("i32", "i32"), arch=arch_of(host)
     )
-    return _kernel(best_program(spec), host)
+    return ready(best_program(spec), host)
 
 
 def _simplified(x: Value) -> Value:
@@ -291,7 +292,7 @@ def bounds(
     chain: Any = spec.tile(**(one | ({left[-1]: WARPS} if left else {}))).to(Block)
     chain = chain.epilog(memory=RF).tile(**one).to(Warp)
     chain = chain.split(**{over: CHUNK}) if count[over] > CHUNK else chain
-    return _kernel(chain.split(over, ways=LANES).parallel(Thread).done(), host)
+    return ready(chain.split(over, ways=LANES).parallel(Thread).done(), host)
 
 
 def of_arrays(
@@ -327,7 +328,3 @@ def of_arrays(
     calls = Calls(filled, lambda x: find_dtype(describe(x, "").dtype).name, run)
     made = found(text, causal, dense, sizes, False, host, calls)
     return plan.text, {**arrays, **dict(zip(plan.names, made, strict=True))}
-
-
-def _kernel(schedule: Any, host: bool) -> Any:
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from fireiron.base.contract import refused
-from fireiron.base.errors import CheckError, CompileError, FireironError, UsageError
+from fireiron.base.errors import CheckError, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.base.records import evolve
 from fireiron.front.best_program import best_program
 from fireiron.front.chain import FoldChain, MatMulChain, ProgramChain
 from fireiron.front.digest import digest
-from fireiron.front.fallback import Fallback
+from fireiron.front.fallback import Fallback, ready
 from fireiron.front.model_choice import Question, by_architecture, first_choice
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 MOST_CHOICES = 4096
 OF_MOVES = "pointwise"  # the file of the preset for Moves
-SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 
 
 @attrs.frozen(eq=False)
@@ -199,14 +198,7 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
     kept = kept_kernel(spec)
     if kept is not None:
         return kept
-    schedule = best(spec)
-    try:
-        return schedule.compile()
-    except CompileError as error:
-        if error.code not in SLOWER:
-            raise
-        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
-        return schedule.compile(allow_spills=True)
+    return ready(best(spec))
 
 
 def kept_kernel(spec: MatMulChain, arch: str | None = None) -> CompiledKernel | None:

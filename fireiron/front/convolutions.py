@@ -6,7 +6,6 @@ come last in memory (torch's channels_last); other arrays are copied. Results ha
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -18,11 +17,12 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CallError, CompileError, FireironError
+from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, arch_of, capability, without_gpu
+from fireiron.front.fallback import ready
+from fireiron.front.host import arch_of, capability
 from fireiron.front.program import Function
 from fireiron.jit.arrays import is_torch
 from fireiron.language import functions
@@ -271,16 +271,7 @@ def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
         dependent: whether the kernel may begin before the launch ahead of it has ended; useful for several short
             kernels.
     """
-    schedule = best_program(spec, dependent=dependent)
-    if host and without_gpu():
-        return HostKernel(schedule.lowered())
-    try:
-        return schedule.compile()
-    except CompileError as error:
-        if error.code not in ("spills", "stack"):
-            raise
-        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
-        return schedule.compile(allow_spills=True)
+    return ready(best_program(spec, dependent=dependent), host)
 
 
 def called(kernel: Any, *given: Any, out: Any = None) -> Any:

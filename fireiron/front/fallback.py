@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,45 @@ from fireiron.estimate.registers import registers_lacking
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
+    from fireiron.front.host import HostKernel
     from fireiron.front.verbs import Schedule
     from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.language.decompositions import Decomposition
 
 # Errors of a kernel that would compute right, or would with other registers.
+SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 POORLY_BUILT = ("compiler-crash", "spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
+
+
+def ready(schedule: Schedule, host: bool = False) -> CompiledKernel | HostKernel:
+    """Give a schedule's kernel for calls of functions; a warning says where registers spill in every choice.
+
+    Args:
+        schedule: what the function has chosen.
+        host: whether arrays lie in host memory: without a GPU they are then simulated.
+
+    Raises:
+        CompileError: as `compile` does, except for findings that only make a kernel slower.
+    """
+    from fireiron.front.host import HostKernel, without_gpu
+
+    return HostKernel(schedule.lowered()) if host and without_gpu() else at_worst_slower(schedule.compile)
+
+
+def at_worst_slower(build: Callable[..., CompiledKernel]) -> CompiledKernel:
+    """Compile a kernel by a function that takes `allow_spills=`; where it spills, warn, and take it as it is.
+
+    Raises:
+        CompileError: as `build` does, except for findings that only make a kernel slower.
+    """
+    try:
+        return build()
+    except CompileError as error:
+        if error.code not in SLOWER:
+            raise
+        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=3)
+        return build(allow_spills=True)
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
 from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.fallback import ready
 from fireiron.front.moves import vector
 from fireiron.front.program import program
 from fireiron.front.torch_arguments import check_floats, rows_of, step_of, wide, words_of
@@ -82,7 +82,7 @@ def _of_rows(
     else:
         slopes = tensor(lines, dtype=scale[0], name="scale", strides=scale[1:])
         spec = gradients_of_rows(x, target, slopes, ignored=ignored, out=out, arch=arch)
-    return _made(rows.row(spec), host)
+    return ready(rows.row(spec), host)
 
 
 @functools.lru_cache(maxsize=512)
@@ -105,11 +105,7 @@ def _of_losses(kinds: tuple[str, str], step: int, ignored: int, mean: bool, many
         chain = chain.split("m", ways=WAYS).parallel(Block, InOrder())
     chain = chain.split(m=CHUNK).split("m", ways=WARPS).parallel(Warp)
     chain = chain.load("losses", RF, vector(4 if kind == "float32" else 8)).load("target", RF, vector(4))
-    return _made(chain.epilog(memory=RF).done(), host)
-
-
-def _made(schedule: Any, host: bool) -> Any:
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    return ready(chain.epilog(memory=RF).done(), host)
 
 
 @repeats

@@ -15,7 +15,7 @@ from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
 from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.fallback import ready
 from fireiron.front.program import program
 from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, place_of, rows_of, wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
@@ -88,7 +88,7 @@ def _kernel(name: str, sizes: tuple[int, ...], kinds: tuple[str, ...], numbers: 
             )
             spec = rows.rotary(a, b, *_angles(lines, sizes, beside), out=tuple(out), arch=arch)
             schedule = pointwise.pointwise(spec)
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    return ready(schedule, host)
 
 
 def _angles(lines: Any, sizes: Sequence[int], kind: str) -> tuple[Tensor, Tensor]:

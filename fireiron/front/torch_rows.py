@@ -17,7 +17,7 @@ from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
 from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.fallback import ready
 from fireiron.front.program import program
 from fireiron.front.torch_arguments import (
     along,
@@ -66,7 +66,7 @@ def _of_table(width: int, kind: str, step: int, host: bool) -> Any:
         Matrix(symbol("V"), width, kind, name="table"),
     )
     schedule = pointwise.pointwise(rows.embedding(ids, table, out=kind, arch="sm_89" if host else None))
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    return ready(schedule, host)
 
 
 @functools.lru_cache(maxsize=512)
@@ -102,7 +102,7 @@ def _kernel(
     out = (kind, *("f64" if kind == "float64" else "f32",) * more) if more else None
     few = {"blocks": 2, "rows": 2} if host and sums else {}  # a simulation takes longer with more threads
     schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    return ready(schedule, host)
 
 
 @functools.lru_cache(maxsize=512)
@@ -121,7 +121,7 @@ def _of_columns(name: str, shape: tuple[int, int], kinds: tuple[str, str], host:
     described = [*arrays, *(Vector(shape[0], number, name=word) for word in words)]
     spec = getattr(_rows(), name)(*described, arch="sm_89" if host else None, out=(number,) * len(words))
     schedule = import_module(f"{PRESETS}.reductions").reduction(spec)
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    return ready(schedule, host)
 
 
 def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:

@@ -43,8 +43,14 @@ class KeptSchedule:
             self.forget()
         return made
 
-    def compile(self) -> CompiledKernel:
-        """Load the kernel from the disk; where the disk has none, build the schedule, and compile it."""
+    def compile(self, allow_spills: bool = False) -> CompiledKernel:
+        """Load the kernel from the disk; where the disk has none, build the schedule, and compile it.
+
+        Args:
+            allow_spills: as `Schedule.compile` takes it; such kernels are not on the disk.
+        """
+        if allow_spills:
+            return self.schedule.compile(allow_spills=True)
         from fireiron.algebra.arch import arch
         from fireiron.front.fallback import kept_substitute
         from fireiron.front.host import simulated

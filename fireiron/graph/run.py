@@ -16,6 +16,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import FireironError
+from fireiron.front.fallback import at_worst_slower
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import free_nodes
@@ -523,8 +524,12 @@ class Runner:
         if source not in self.compiled and not self.host:
             self._compile_ahead()
         if source not in self.compiled:  # equal parts of a network are one kernel
-            self.compiled[source] = HostKernel(launch.kernel.schedule.lowered()) if self.host else source.compile()
+            self.compiled[source] = HostKernel(launch.kernel.schedule.lowered()) if self.host else self._built(source)
         return self.compiled[source]
+
+    def _built(self, source: Schedule | KeptSchedule) -> Any:
+        """Compile a kernel; unless the plan is strict, it may spill where no choice does not."""
+        return source.compile() if self.plan.strict else at_worst_slower(source.compile)
 
     def _compile_ahead(self) -> None:
         """Compile the kernels of all launches in threads, since NVRTC compiles several sources at once.
@@ -536,7 +541,7 @@ class Runner:
         self.ahead = True
         distinct = dict.fromkeys(x.kernel.source for x in self.plan.launches if x.kernel is not None)
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            tasks = {source: threads.submit(copy_context().run, source.compile) for source in distinct}
+            tasks = {source: threads.submit(copy_context().run, self._built, source) for source in distinct}
             for source, task in tasks.items():
                 with suppress(FireironError):
                     self.compiled[source] = task.result()

@@ -13,6 +13,7 @@ import pytest
 
 from fireiron import FireironError, nn, tensor, trace_graph
 from fireiron.base.errors import CompileError
+from fireiron.front.host import HostKernel
 from fireiron.front.verbs import Schedule
 from fireiron.graph import plan as planning
 from fireiron.graph.lowered import Misfit
@@ -543,6 +544,26 @@ def test_the_library_computes_what_a_failed_kernel_would(monkeypatch: pytest.Mon
         plan(*arrays)
     with pytest.raises(FireironError, match="no compiler today"):
         strict(*arrays)
+
+
+def test_a_kernel_that_spills_is_launched_and_a_strict_plan_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[bool]()
+
+    def compiled(schedule: Schedule, *, allow_spills: bool = False) -> Any:
+        said.append(allow_spills)
+        if not allow_spills:
+            raise CompileError("spills", "registers run out")
+        return HostKernel(schedule.lowered())
+
+    graph = trace_graph(lambda x: np.exp(x) * 2, (8, 32), name="twice")
+    plan, strict = graph.plan(ARCH), graph.plan(ARCH, strict=True)
+    monkeypatch.setattr(Schedule, "compile", compiled)
+    with pytest.warns(UserWarning, match=r"slower than it could be: CompileError\[spills\]: registers run out"):
+        made = plan.runner._built(plan.kernels[0].schedule)
+    assert isinstance(made, HostKernel)
+    assert said == [False, True]
+    with pytest.raises(CompileError, match="registers run out"):
+        strict.runner._built(strict.kernels[0].schedule)
 
 
 def test_a_kernel_does_not_read_its_own_result_transposed() -> None:
