@@ -81,7 +81,6 @@ LIFT = 8.0  # 8-bit weights are multiplied by 2**8: they are at most 256, and e4
 CHUNKS = (64, 48, 32)  # numbers of keys of a chunk, for warps of 32 queries
 LAG = 24  # by default, weights of warps of 32 queries may grow to 2**24
 QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
-LONG = 64  # keys of a chunk of the one warp of a block, where keys are many
 LEAST_CHUNKS = 2  # fewest chunks of a warp, so that one loads while another is computed
 WIDEST = 128  # most columns of heads for which registers hold the weights of two chunks beside the sums
 CACHED = 32 * 1024**2  # most bytes of keys and values that stay in Hopper's L2 cache
@@ -504,10 +503,9 @@ def decode(
         spec: `attention` of floats of 16 or 8 bits.
         ways: number of blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32,
             if each warp has some chunks.
-        warps: number of warps of a block; by default 1 where keys are many and heads have at most 128 columns of 16
-            bits, else 4, or 2 for wider heads.
-        keys: number of keys of a warp's chunk; by default 64 where a block is one warp, else 32, or 16 where heads have
-            more than 64 columns. A chunk lies in one page.
+        warps: number of warps of a block; by default 4, or 2 where heads have more than 128 columns.
+        keys: number of keys of a warp's chunk; by default 32, or 16 where heads have more than 64 columns. A chunk lies
+            in one page.
         stages: number of chunks of a warp's keys and values in shared memory; by default as many as fit, 2 to 4.
         rows: number of rows of a tile, a multiple of 16: queries times heads that share keys.
         step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
@@ -516,15 +514,11 @@ def decode(
     nbytes = array(spec, "q").dtype.nbytes
     step = step or STEP_NBYTES // nbytes
     tile = heads(spec) | _packed(spec, rows) | _parts(width)
-    wide = depth + width > 4 * WIDE
-    if not warps and not keys and nbytes > 1 and not wide and _in_a_page(spec, LONG) == LONG and _is_long(spec, tile):
-        warps, keys = 1, LONG
-    keys = keys or max(32 if depth + width <= 2 * WIDE else 16, step)
-    keys = _in_a_page(spec, keys)
-    warps = warps or (2 if wide else 4)
+    keys = _in_a_page(spec, keys or max(32 if depth + width <= 2 * WIDE else 16, step))
+    warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
     chunk = keys * (depth + (width if array(spec, "v", "k").name == "v" else 0)) * nbytes
-    stages = stages or max(2, min(4, (SHARED // max(2, warps) - own) // chunk))
+    stages = stages or max(2, min(4, (SHARED // warps - own) // chunk))
     ways = ways or _ways(spec, tile, warps * keys)
     chain: ProgramChain = spec.tile(**tile).to(Block)
     if ways > 1:
@@ -614,9 +608,3 @@ def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:
     if tiles is None or not isinstance(keyed, int):  # some are known when the kernel runs
         return 1
     return max(1, min(AT_ONCE // tiles, MOST_WAYS, keyed // (LEAST_CHUNKS * together)))
-
-
-def _is_long(spec: ProgramChain, tile: Mapping[str, int]) -> bool:
-    """Say whether there are chunks enough of 64 keys for as many warps as blocks run at once."""
-    tiles, keyed = blocks(spec, tile), spec.residual.extents["j"]
-    return tiles is not None and isinstance(keyed, int) and tiles * (keyed // (LEAST_CHUNKS * LONG)) >= AT_ONCE

@@ -281,9 +281,17 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     whole = [t for t in whole if full_sized(t) and (t.strides[t.by_strides[-1]] == 1 or t.shape[t.by_strides[-1]] == 1)]
     whole = [t for t in whole if str(refs[t.name].index[t.by_strides[-1]]) in names]
     (first, *_) = program.outputs
+
+    def named(t: Tensor, order: tuple[int, ...]) -> list[str]:
+        return list(dict.fromkeys(d.name for i in order for d in refs[t.name].dims_along(i)))
+
     # Additions may go to any element: their points lie as those of an input do.
-    order = next((t for t in whole if refs[first.name].dims != refs[first.name].index), first)
-    dims = list(dict.fromkeys(d.name for i in order.by_strides for d in refs[order.name].dims_along(i)))
+    like = next((t for t in whole if refs[first.name].dims != refs[first.name].index), first)
+    inner = named(like, like.by_strides)[-1]
+    # Lines of inputs that lie apart cost more than those of outputs: points are taken as most inputs have them.
+    orders = [found for t in whole if (found := named(t, t.by_strides))[-1] == inner]
+    usual = [dim for dim in named(like, like.storage) if dim != inner] + [inner]
+    dims = max(orders, key=lambda found: (orders.count(found), found == named(like, like.by_strides)), default=usual)
     lines = [(t, str(refs[t.name].index[t.by_strides[-1]])) for t in whole]
     full = [t for t, line in lines if line == dims[-1]]
     # A buffer's lines are along the last dim of a shape, or of a matrix by columns the dim before.

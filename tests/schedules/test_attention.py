@@ -83,22 +83,6 @@ def test_mma_chooses_by_shared_memory_and_blocks(queries: int, depth: int, arch:
     assert schedules.mma(spec) == schedules.mma(spec, **plan)
 
 
-@pytest.mark.parametrize(
-    ("batch", "keys", "dtype", "plan"),
-    [
-        (8, 8192, "bf16", {"ways": 4, "warps": 1, "keys": 64, "stages": 2}),
-        (128, 8192, "bf16", {"ways": 1, "warps": 1, "keys": 64, "stages": 2}),
-        (8, 256, "bf16", {"ways": 2, "warps": 4, "keys": 16, "stages": 2}),  # 264 warps would have less than two chunks
-        (8, 8192, "e4m3", {"ways": 4, "warps": 4, "keys": 32, "stages": 2}),
-    ],
-)
-def test_decode_has_blocks_of_one_warp_for_many_keys(batch: int, keys: int, dtype: str, plan: dict[str, int]) -> None:
-    q = fi.tensor(batch, 8, 4, 1, 128, dtype=dtype)
-    k, v = (fi.tensor(batch, 8, keys, 128, dtype=dtype) for _ in range(2))
-    spec = schedules.attention.on(q="b h g i d")(q, k, v, out="bf16")
-    assert schedules.decode(spec) == schedules.decode(spec, **plan)
-
-
 def test_mma_has_shorter_chunks_beside_functions() -> None:
     spec = heads(12288, 4096, 128, 128, "bf16", arch="sm_90a", score=lambda s: 20 * fi.tanh(s / 20))
     assert schedules.mma(spec) == schedules.mma(spec, warps=4, rows=32, keys=32, stages=2, slack=24.0)
