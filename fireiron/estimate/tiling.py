@@ -21,6 +21,7 @@ from fireiron.language.specs import MatMul
 LINE = 128  # bytes of shared memory per clock
 WARP = 32
 REGISTER_NBYTES = 4
+BESIDE = 16  # registers that a thread needs beside its tensors at least: 20 suffice, 0 do not (NVRTC 13.0)
 VECTOR = 16  # bytes that a lane copies or loads at once
 REACH = 8  # rows of tiles that concurrent blocks cover
 ATOM = 16 * 8  # elements of C of an mma
@@ -204,15 +205,20 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch, fit: TileClo
 def _resident(tiling: Tiling, sums: int, fragments: int, bits: int, arch: Arch) -> int:
     """Return the number of blocks that an SM holds at once; of stream-K, at most as many as there are.
 
+    The number is 0 where the registers that these leave a thread do not hold its sums and fragments.
+
     Args:
         sums: bits of a warp's sums.
         fragments: bits of a warp's fragments.
     """
     (m, n), chunk = tiling.block, tiling.chunk
-    registers = ADDRESSING + math.ceil((sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
-    registers += math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
+    tensors = math.ceil((sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
+    registers = ADDRESSING + tensors + math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
     if tiling.resident or tiling.stream:
-        registers = min(registers, register_cap(arch, tiling.threads, tiling.stream or tiling.resident))
+        cap = register_cap(arch, tiling.threads, tiling.stream or tiling.resident)
+        if cap < tensors + BESIDE:
+            return 0
+        registers = min(registers, cap)
     ring = tiling.stages * (m + n) * (chunk + tiling.pad) * bits // 8
     return occupancy(arch, tiling.threads, registers, ring).blocks
 
