@@ -385,12 +385,13 @@ def wgmma(
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
         groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 64
             columns with few keys, or with many keys and speculation, unless few queries would leave much of such tiles
-            empty; and fewer for such heads while blocks would take less than half of the multiprocessors.
+            empty; and fewer where all blocks of fewer then run at once, which under masks may be two an SM.
         keys: number of keys of a chunk; by default 128, 96 for three warpgroups, and fewer where registers or shared
             memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, except
-            under masks without speculation where values have more than 64 columns.
+            where all blocks run at once without a mask, and under masks without speculation where values have more than
+            64 columns.
         draw: whether persistent blocks draw their tiles from a counter; by default under masks, where tiles take
             unequal times.
         bulk_store: whether results are stored through shared memory by bulk copies; by default where shared memory
@@ -436,8 +437,9 @@ def wgmma(
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
-        keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
-        if width > WIDE and draws(spec):
+        fewer = step if eight else ROWS  # lines of 8-bit values have at least 32 keys
+        keys = 96 if groups > 2 else 128 - fewer if masked and width > WIDE and (ragged or groups < 2) else 128
+        if draws(spec):
             keys = min(keys, 96)  # random bits need registers too
         if masked and width > WIDEST:
             keys = min(keys, 80)
@@ -446,7 +448,8 @@ def wgmma(
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
-        keys = _in_a_page(spec, min(keys, max(ROWS, most // ROWS * ROWS)))
+        keys = min(keys, max(ROWS, most // ROWS * ROWS))
+        keys = _in_a_page(spec, keys - fewer if extents["j"] == 2 * keys else keys)  # registers spill in a single trip
     if slack is None:
         slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
@@ -457,7 +460,7 @@ def wgmma(
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
         # For others registers hold no drawn tile's numbers beside the sums.
-        held = speculate or not masked or width <= WIDE
+        held = (speculate or width <= WIDE) if masked else not _run_at_once(spec, groups)
         persistent = held and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
@@ -594,12 +597,16 @@ def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
 
 
 def _spread(spec: ProgramChain, groups: int) -> int:
-    """Reduce the warpgroups of narrow heads' blocks while blocks are fewer than half of the multiprocessors."""
-    while max(columns(spec)) <= WIDE and groups > 1:
-        if 2 * (blocks(spec, heads(spec) | {"i": groups * GROUP_ROWS}) or SMS) >= SMS:
-            break
+    """Reduce the warpgroups of blocks while blocks of fewer would all run at once."""
+    while groups > 1 and _run_at_once(spec, groups - 1):
         groups -= 1
     return groups
+
+
+def _run_at_once(spec: ProgramChain, groups: int) -> bool:
+    """Say whether blocks are no more than multiprocessors, or twice as many under masks: tiles take unequal times."""
+    count = blocks(spec, heads(spec) | {"i": groups * GROUP_ROWS})
+    return count is not None and count <= (2 * SMS if _masked(spec) else SMS)
 
 
 def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:

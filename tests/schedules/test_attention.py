@@ -171,14 +171,17 @@ def test_wgmma_compiles_without_spills(depth: int, length: int, dtype: str, caus
 
 
 def test_few_blocks_have_fewer_warpgroups() -> None:
-    def name(batch: int, count: int, length: Any, depth: int = 64) -> str:
+    def name(batch: int, count: int, length: Any, depth: int = 64, causal: bool = False) -> str:
         arrays = (fi.tensor(batch, count, length, depth, dtype="f16") for _ in range(3))
-        return schedules.wgmma(schedules.attention(*arrays)).name
+        return schedules.wgmma(schedules.attention(*arrays, causal=causal)).name
 
     assert name(1, 12, 384) == "wgmma_1x1x64x128_f16"  # 72 blocks for 24
     assert name(1, 32, 384) == "wgmma_1x1x128x128_f16"  # 96 blocks for 64
     assert name(8, 12, 384) == "wgmma_1x1x192x96_f16"
-    assert name(1, 12, 384, 128).startswith("wgmma_1x1x128x")  # wide heads were not timed
+    assert name(1, 12, 384, 128) == "wgmma_1x1x64x128_f16"
+    assert name(1, 16, 1024, 128) == "wgmma_1x1x128x128_f16"  # 256 blocks of one warpgroup do not run at once
+    assert name(1, 16, 1024, 128, causal=True) == "wgmma_1x1x64x112_f16"
+    assert name(1, 12, 256, 128) == "wgmma_1x1x64x112_f16"  # a loop of a single trip would spill
     assert name(1, 12, fi.symbol("N", multiple_of=8)).startswith("wgmma_1x1x128x")
 
 
@@ -372,6 +375,15 @@ def test_mma_compiles_without_spills(depth: int, around: str, arch: str) -> None
     assert schedules.mma(spec).compile(arch).resources.spills == 0
 
 
+@pytest.mark.product
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("depth", [64, 96, 128])
+def test_wgmma_of_few_blocks_compiles_without_spills(depth: int, around: str, dtype: str) -> None:
+    spec = heads(4096, 4096, depth, depth, dtype, lse=True, arch="sm_90a", **AROUND[around])
+    assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
+
+
 @pytest.mark.parametrize(("columns", "dtype", "arch"), [(64, "f16", "sm_70"), (160, "f32", "sm_90a")])
 def test_simt_compiles_without_spills(columns: int, dtype: str, arch: str) -> None:
     assert schedules.simt(heads(512, 512, columns, columns, dtype)).compile(arch).resources.spills == 0
@@ -381,7 +393,7 @@ def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
     of_pairs = schedules.mma(heads(12288, 4096, 128, 128, "bf16", causal=True))
     golden(of_pairs.cuda("sm_90a"), "schedules/attention_mma_of_pairs.cu")
-    golden(schedules.wgmma(heads(512, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
+    golden(schedules.wgmma(heads(20480, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
     golden(schedules.volta(heads(256, 1000, 64, 64)).cuda("sm_70"), "schedules/attention_volta.cu")
     golden(schedules.decode(queries(4, 1, 8192, 128, 128)).cuda("sm_90a"), "schedules/attention_decode.cu")
 

@@ -260,13 +260,13 @@ wgmma_1x1x128x128_f16(
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip * blocks + block < 8; ++trip) {
+            for (int trip = 0; trip * blocks + block < 320; ++trip) {
 
                 // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
                 const int tile = block + trip * blocks;
                 const int tile_b = 0;
-                const int tile_h = tile / 4;
-                const int tile_i = 3 - tile % 4;
+                const int tile_h = tile / 160;
+                const int tile_i = 159 - tile % 160;
                 mbarrier_wait(&q_sh_empty[q_ring_slot], 1 - q_ring_parity);
                 mbarrier_expect(&q_sh_full[q_ring_slot], 32768);
 
@@ -313,13 +313,13 @@ wgmma_1x1x128x128_f16(
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
         const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
         #pragma unroll 1
-        for (int trip = 0; trip * blocks + block < 8; ++trip) {
+        for (int trip = 0; trip * blocks + block < 320; ++trip) {
 
             // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
             const int tile = block + trip * blocks;
             const int tile_b = 0;
-            const int tile_h = tile / 4;
-            const int tile_i = 3 - tile % 4;
+            const int tile_h = tile / 160;
+            const int tile_i = 159 - tile % 160;
             #pragma unroll
             for (int i15 = 0; i15 < 2; ++i15) {
                 top[i15] = __int_as_float(0xff800000);
