@@ -440,7 +440,7 @@ def wgmma(
         fewer = step if eight else ROWS  # lines of 8-bit values have at least 32 keys
         keys = 96 if groups > 2 else 128 - fewer if masked and width > WIDE and (ragged or groups < 2) else 128
         if draws(spec):
-            keys = min(keys, 96)  # random bits need registers too
+            keys = min(keys, 96 if width <= WIDEST else 64)  # random bits need registers too
         if masked and width > WIDEST:
             keys = min(keys, 80)
         if needs_registers(spec):  # what functions read or compute needs registers too
@@ -449,7 +449,8 @@ def wgmma(
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
         keys = min(keys, max(ROWS, most // ROWS * ROWS))
-        keys = _in_a_page(spec, keys - fewer if extents["j"] == 2 * keys else keys)  # registers spill in a single trip
+        single = extents["j"] == 2 * keys and keys > fewer and not speculate  # registers spill in a loop of one trip
+        keys = _in_a_page(spec, keys - fewer if single else keys)
     if slack is None:
         slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes

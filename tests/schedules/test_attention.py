@@ -181,7 +181,7 @@ def test_few_blocks_have_fewer_warpgroups() -> None:
     assert name(1, 12, 384, 128) == "wgmma_1x1x64x128_f16"
     assert name(1, 16, 1024, 128) == "wgmma_1x1x128x128_f16"  # 256 blocks of one warpgroup do not run at once
     assert name(1, 16, 1024, 128, causal=True) == "wgmma_1x1x64x112_f16"
-    assert name(1, 12, 256, 128) == "wgmma_1x1x64x112_f16"  # a loop of a single trip would spill
+    assert name(1, 12, 256, 128) == "wgmma_1x1x64x112_f16"  # a loop of one trip would spill
     assert name(1, 12, fi.symbol("N", multiple_of=8)).startswith("wgmma_1x1x128x")
 
 
