@@ -53,9 +53,12 @@ def line_nbytes(columns: int, nbytes: int) -> int:
 
 
 def two_share(spec: ProgramChain, nbytes: int) -> bool:
-    """Say whether the shared memory of a multiprocessor holds that of two blocks of `nbytes`."""
+    """Say whether the shared memory of a multiprocessor holds that of two blocks of `nbytes`.
+
+    No architecture's block may have more than its own: a program that names none may be compiled for any.
+    """
     target = arch(spec.program.arch or "sm_90a")
-    return 2 * (nbytes + target.shared_reserved) <= target.shared_per_sm
+    return nbytes <= SHARED and 2 * (nbytes + target.shared_reserved) <= target.shared_per_sm
 
 
 def blocks(spec: ProgramChain, tile: Mapping[str, int]) -> int | None:
