@@ -53,9 +53,9 @@ def line_nbytes(columns: int, nbytes: int) -> int:
 
 
 def two_share(spec: ProgramChain, nbytes: int) -> bool:
-    """Say whether the shared memory of a multiprocessor holds that of two blocks of `nbytes`.
+    """Say whether a multiprocessor has shared memory for two blocks of `nbytes` each.
 
-    No architecture's block may have more than its own: a program that names none may be compiled for any.
+    A block must also fit every architecture from sm_80 on: a program that names none may be compiled for any.
     """
     target = arch(spec.program.arch or "sm_90a")
     return nbytes <= SHARED and 2 * (nbytes + target.shared_reserved) <= target.shared_per_sm

@@ -385,7 +385,8 @@ def wgmma(
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
         groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 64
             columns with few keys, or with many keys and speculation, unless few queries would leave much of such tiles
-            empty; and fewer where all blocks of fewer then run at once, which under masks may be two an SM.
+            empty; and fewer where blocks of fewer warpgroups are at most as many as multiprocessors, or under masks
+            twice as many.
         keys: number of keys of a chunk; by default 128, 96 for three warpgroups, and fewer where registers or shared
             memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.

@@ -190,8 +190,8 @@ class Tensor:
     def by_strides(self) -> tuple[int, ...]:
         """List the numbers of the dimensions as memory has them, those with the largest strides first.
 
-        Dimensions along which elements repeat (stride 0) are first, those of one point stand where `storage` has them,
-        and if a stride is a symbol, so do all.
+        Dimensions along which elements repeat (stride 0) are first. A dimension of one point stays where `storage` has
+        it. If a stride is a symbol, the result is `storage`.
 
         Example:
             >>> from fireiron import tensor

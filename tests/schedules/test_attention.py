@@ -18,6 +18,7 @@ from fireiron.schedules import attention as schedules
 from fireiron.schedules._heads import longest_first
 from fireiron.verify.reference import reference
 from fireiron.verify.verification import Data, verify
+from tests.schedules.around import AROUND, around
 
 OLD = pytest.mark.skipif(nvrtc12.find() is None, reason=f"NVRTC 12 is not installed: {nvrtc12.INSTALL}")
 
@@ -346,41 +347,24 @@ def test_sinks(preset: str) -> None:
     np.testing.assert_allclose(lse, total, atol=1e-3)
 
 
-# What networks put around scores, as `attention` takes it.
-AROUND: dict[str, dict[str, Any]] = {
-    "nothing": {},
-    "causal": {"causal": True},
-    "window": {"mask": lambda i, j: (i - j < 512) & (j - i < 512)},
-    "documents": {
-        "mask": lambda b, i, j, documents: fi.equal(documents[b, i], documents[b, j]),
-        "documents": fi.tensor(1, 4096, dtype="i32", name="documents"),
-    },
-    "lengths": {"mask": lambda b, j, lengths: j < lengths[b], "lengths": fi.tensor(1, dtype="i32", name="lengths")},
-    "soft-cap": {"score": lambda s: 20.0 * fi.tanh(s / 20.0), "causal": True},
-    "slopes": {"score": lambda s, h, i, j, slope: s - slope[h] * (i - j), "slope": fi.tensor(2, name="slope")},
-    "bias": {
-        "score": lambda s, b, h, i, j, bias: s + bias[b, h, i, j],
-        "bias": fi.tensor(1, 2, 4096, 4096, dtype="f32", name="bias"),
-    },
-    "dropout": {"dropout": 0.1, "seed": fi.tensor(3, dtype="i32", name="seed"), "causal": True},
-}
-
-
 @pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("named", AROUND)
 @pytest.mark.parametrize("depth", [64, 96, 128])
-def test_mma_compiles_without_spills(depth: int, around: str, arch: str) -> None:
-    spec = heads(4096, 4096, depth, depth, "bf16", lse=True, arch=arch, **AROUND[around])
-    assert schedules.mma(spec).compile(arch).resources.spills == 0
+def test_mma_of_32_queries_a_warp_compiles_without_spills(depth: int, named: str, arch: str) -> None:
+    """There are 192 blocks of 128 queries. An SM of sm_120 holds two of 64 columns only, else warps have 16 queries."""
+    spec = heads(12288, 12288, depth, depth, "bf16", lse=True, arch=arch, **around(named, 2, 12288))
+    schedule = schedules.mma(spec)
+    assert (schedule.lowered(arch).threads == 128) == (depth == 64 or arch != "sm_120")
+    assert schedule.compile(arch).resources.spills == 0
 
 
 @pytest.mark.product
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("named", AROUND)
 @pytest.mark.parametrize("depth", [64, 96, 128])
-def test_wgmma_of_few_blocks_compiles_without_spills(depth: int, around: str, dtype: str) -> None:
-    spec = heads(4096, 4096, depth, depth, dtype, lse=True, arch="sm_90a", **AROUND[around])
+def test_wgmma_of_few_blocks_compiles_without_spills(depth: int, named: str, dtype: str) -> None:
+    spec = heads(4096, 4096, depth, depth, dtype, lse=True, arch="sm_90a", **around(named, 2, 4096))
     assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
 
 

@@ -12,15 +12,9 @@ import pytest
 import fireiron as fi
 from fireiron.schedules import attention as schedules
 from fireiron.schedules import attention_gradients as gradients
+from tests.schedules.around import AROUND, around
 
 SEED = (5, -3, 7)
-AROUND: dict[str, dict[str, Any]] = {
-    "nothing": {},
-    "causal": {"causal": True},
-    "window": {"mask": lambda i, j: (i - j < 512) & (j - i < 512)},
-    "soft-cap": {"score": lambda s: 20.0 * fi.tanh(s / 20.0), "causal": True},
-    "dropout": {"dropout": 0.1, "seed": fi.tensor(3, dtype="i32", name="seed"), "causal": True},
-}
 # Scores and gradients of weights of the next chunk are issued before gradients of keys.
 AHEAD = ("s", "dp", "p", "ds", "held_ds", "shared_ds", "dq", "dv", "y2", "dk")
 GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
@@ -124,13 +118,13 @@ def test_mma_of_32_rows_a_warp(of: Any, queries: int, keys: int, causal: bool) -
 
 @pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("around", ["nothing", "causal", "window", "soft-cap", "dropout"])
+@pytest.mark.parametrize("named", AROUND)
 @pytest.mark.parametrize("depth", [64, 96, 128])
 @pytest.mark.parametrize("of", [gradients.of_queries, gradients.of_keys])
-def test_mma_compiles_without_spills(of: Any, depth: int, around: str, arch: str) -> None:
+def test_mma_compiles_without_spills(of: Any, depth: int, named: str, arch: str) -> None:
     four = [fi.tensor(1, 64, 512, depth, dtype="bf16") for _ in range(4)]
     rows = [fi.tensor(1, 64, 512, dtype="f32") for _ in range(2)]
-    spec = of(*four, *rows, arch=arch, **AROUND[around])
+    spec = of(*four, *rows, arch=arch, **around(named, 64, 512))
     assert gradients.mma(spec).compile(arch).resources.spills == 0
 
 
