@@ -46,6 +46,7 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
+from fireiron.schedules._attention_clocks import is_masked, microseconds
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
@@ -83,6 +84,8 @@ LAG = 24  # by default, weights of warps of 32 queries may grow to 2**24
 QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
 LEAST_CHUNKS = 2  # fewest chunks of a warp, so that one loads while another is computed
 WIDEST = 128  # most columns of heads for which registers hold the weights of two chunks beside the sums
+THREE_WIDEST = 80  # most columns for which the registers of three warpgroups hold the weights of two chunks
+KEYS = (112, 96, 80, 64)  # numbers of keys of a chunk, if the most for registers leaves much of the last chunk empty
 CACHED = 32 * 1024**2  # most bytes of keys and values that stay in Hopper's L2 cache
 
 
@@ -295,7 +298,7 @@ def mma(
     assert queries is not None
     tiles, together, parts = -(-queries // (warps * rows)), _together(spec), _parts(width)
     chain = spec.tile(**heads(spec), i=warps * rows, **parts).to(Block)
-    chain = chain if parts or not _masked(spec) else chain.permute(lambda t: longest_first(t, tiles, together))
+    chain = chain if parts or not is_masked(spec) else chain.permute(lambda t: longest_first(t, tiles, together))
     chain = chain.epilog(memory=FR)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online(slack or 0.0).pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
@@ -383,12 +386,12 @@ def wgmma(
 
     Args:
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
-        groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 64
-            columns with few keys, or with many keys and speculation, unless few queries would leave much of such tiles
-            empty; and fewer where blocks of fewer warpgroups are at most as many as multiprocessors, or under masks
-            twice as many.
-        keys: number of keys of a chunk; by default 128, 96 for three warpgroups, and fewer where registers or shared
-            memory do not suffice.
+        groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 80
+            columns if a model of times finds them faster, as where few queries do not leave much of such tiles empty;
+            and fewer where blocks of fewer warpgroups are at most as many as multiprocessors, or under masks twice as
+            many.
+        keys: number of keys of a chunk. By default the number from 64 to 128 that the model finds fastest, as one that
+            leaves little of the last chunk empty; fewer where registers or shared memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, except
             where all blocks run at once without a mask, and under masks without speculation where values have more than
@@ -396,13 +399,14 @@ def wgmma(
         draw: whether persistent blocks draw their tiles from a counter; by default under masks, where tiles take
             unequal times.
         bulk_store: whether results are stored through shared memory by bulk copies; by default where shared memory
-            holds them, and values have more than 64 columns or keys are few.
+            holds them, and rows of values have more than 64 columns or are whole swizzled rows of 128 bytes. Each
+            warpgroup stores its own results.
         slack: weights may grow to 2**slack before sums are rescaled; their type must hold this number. By default 40
-            with speculation, else 0.
+            with speculation, or 15 for f16, else 0.
         speculate: whether to fold the largest score only in chunks whose weights exceed the slack. Registers then hold
-            the weights of two chunks in turn. Weights may be up to 60 powers of 2 below 1, so that elements of v above
-            2**75 may overflow f32, and those below 2**-42 lose precision. By default for bf16 weights and heads of 65
-            to 128 columns, or of 33 to 64 columns with three warpgroups, unless a mask joins comparisons.
+            the weights of two chunks in turn. Weights of bf16 may be up to 60 powers of 2 below 1, so that elements of
+            v above 2**75 may overflow f32, and those below 2**-42 lose precision. By default for 16-bit weights and
+            heads of at most 128 columns, unless a mask joins comparisons or weights are dropped at random.
 
     Raises:
         FireironError: `attention-dtypes` for values of 8 bits whose keys do not have stride 1.
@@ -422,42 +426,19 @@ def wgmma(
     nbytes = array(spec, "q").dtype.nbytes
     step = STEP_NBYTES // nbytes
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
-    masked = _masked(spec)
-    grows = values_given.dtype.limits[1] >= 2.0**SLACK and slack != 0
-    few = isinstance(extents["j"], int) and extents["j"] <= SHORT
-    narrow = WIDE // 2 < max(depth, width) <= WIDE
-    if groups is None:
-        empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        known = isinstance(extents["j"], int)
-        crowded = joins(spec) or needs_registers(spec)
-        many = narrow and grows and not (draws(spec) or crowded) and speculate is not False and known
-        groups = _spread(spec, 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2)
-    if speculate is None:
-        fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2)) and not joins(spec)
+    masked = is_masked(spec)
+    most = 0.0 if eight else floor(log2_of(values_given.dtype.limits[1]))
+    if speculate is None:  # registers hold two chunks' weights beside the sums
+        speculate = most > 0 and slack != 0 and max(depth, width) <= WIDEST and not (draws(spec) or joins(spec))
+    forms = _forms(spec, groups, keys, speculate)
+    groups, keys = min(forms, key=lambda form: microseconds(spec, *form)) if len(forms) > 1 else forms[0]
     rows = groups * GROUP_ROWS
-    ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
-    if keys is None:
-        fewer = step if eight else ROWS  # lines of 8-bit values have at least 32 keys
-        keys = 96 if groups > 2 else 128 - fewer if masked and width > WIDE and (ragged or groups < 2) else 128
-        if draws(spec):
-            keys = min(keys, 96 if width <= WIDEST else 64)  # random bits need registers too
-        if masked and width > WIDEST:
-            keys = min(keys, 80)
-        if needs_registers(spec):  # what functions read or compute needs registers too
-            keys = min(keys, 64 if _bounds(spec) else 80 if joins(spec) else 96)
-        if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
-            keys = 64  # registers hold the sums, and masks or random bits beside few scores
-        most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
-        keys = min(keys, max(ROWS, most // ROWS * ROWS))
-        single = extents["j"] == 2 * keys and keys > fewer and not speculate  # registers spill in a loop of one trip
-        keys = _in_a_page(spec, keys - fewer if single else keys)
     if slack is None:
-        slack = SLACK if speculate else 0.0
+        slack = min(SLACK, most) if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * spec.computed.outputs[0].dtype.nbytes
     if bulk_store is None:
-        wanted = width > WIDE or (few and width * nbytes % SPAN_NBYTES == 0)
+        wanted = width > WIDE or width * nbytes % SPAN_NBYTES == 0
         bulk_store = wanted and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
@@ -472,7 +453,12 @@ def wgmma(
     draw = masked if draw is None else draw
     chain = chain.persistent(share=drawn() if draw else None) if persistent else chain
     result = spec.computed.outputs[0].name
-    chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma(spans[1]))} if bulk_store else None)
+    chain = chain.epilog(
+        memory=FR,
+        store={result: through_shared(stmatrix(), tma(spans[1]), (GROUP_ROWS, width), at=Warpgroup)}
+        if bulk_store
+        else None,
+    )
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma(spans[0]))
@@ -561,16 +547,61 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
 
-def _masked(spec: ProgramChain) -> bool:
-    """Say whether a mask leaves keys out."""
-    return any(step.where is not None for step in spec.computed.steps)
+def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: bool) -> list[tuple[int, int]]:
+    """List numbers of warpgroups and of keys of a chunk for which registers and shared memory suffice.
+
+    There are several for known extents with speculation, which the model of times knows. Given numbers are kept.
+    """
+    depth, width = columns(spec)
+    widest, extents = max(depth, width), spec.residual.extents
+    masked, nbytes = is_masked(spec), array(spec, "q").dtype.nbytes
+    step = ROWS if nbytes > 1 else STEP_NBYTES  # lines of 8-bit values have at least 32 keys
+    queries, length = extents["i"], extents["j"]
+    known = all(isinstance(n, int) for n in extents.values())
+    ragged = length is None or length % 128 != 0  # two masks a score: fewer scores at a time
+
+    def most(groups: int) -> int:
+        """Return the most keys of a chunk."""
+        size = 128 if groups < 3 else 96 if widest <= WIDE else 64
+        if masked and width > WIDE and (ragged or groups < 2 or joins(spec)):
+            size = min(size, 128 - step)
+        if draws(spec):
+            size = min(size, 96 if width <= WIDEST else 64)  # random bits need registers too
+        if masked and width > WIDEST:
+            size = min(size, 80)
+        if needs_registers(spec):  # what functions read or compute needs registers too
+            size = min(size, 64 if _bounds(spec) else 80 if joins(spec) else 96)
+        if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
+            # Registers hold the sums, and masks or random bits beside few scores.
+            size = 48 if width > 192 and masked and needs_registers(spec) else 64
+        shared = (HOPPER_SHARED - groups * GROUP_ROWS * depth * nbytes) // (2 * (depth + width) * nbytes)
+        size = min(size, max(ROWS, shared // ROWS * ROWS))
+        single = length == 2 * size and size > step and not speculate  # registers spill in a loop of one trip
+        return size - step if single else size
+
+    if groups:
+        counts: tuple[int, ...] = (groups,)
+    elif speculate:
+        three = known and widest <= THREE_WIDEST and not needs_registers(spec)
+        counts = (3, 2) if three else (2,)
+    else:
+        few = isinstance(length, int) and length <= SHORT
+        empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
+        counts = (3,) if few and widest <= WIDE and not empty else (2,)
+    counts = counts if groups else tuple(_spread(spec, n) for n in counts)
+    found: list[tuple[int, int]] = []
+    for n in counts:
+        fewer = (size for size in KEYS if size < most(n) and size % step == 0)
+        sizes = (keys,) if keys else (most(n), *fewer) if known and speculate else (most(n),)
+        found += [(n, _in_a_page(spec, size)) for size in sizes]
+    return list(dict.fromkeys(found))
 
 
 def _together(spec: ProgramChain) -> int:
     """Choose the number of heads whose tiles are visited together: under masks, those whose keys stay in the cache."""
     keys, nbytes = spec.residual.extents["j"], array(spec, "q").dtype.nbytes
     held = keys * sum(columns(spec)) * nbytes if isinstance(keys, int) else CACHED
-    return beside(spec, CACHED // held) if _masked(spec) else 1
+    return beside(spec, CACHED // held) if is_masked(spec) else 1
 
 
 def _bounds(spec: ProgramChain) -> bool:
@@ -608,7 +639,7 @@ def _spread(spec: ProgramChain, groups: int) -> int:
 def _run_at_once(spec: ProgramChain, groups: int) -> bool:
     """Say whether blocks are no more than multiprocessors, or twice as many under masks: tiles take unequal times."""
     count = blocks(spec, heads(spec) | {"i": groups * GROUP_ROWS})
-    return count is not None and count <= (2 * SMS if _masked(spec) else SMS)
+    return count is not None and count <= (2 * SMS if is_masked(spec) else SMS)
 
 
 def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:

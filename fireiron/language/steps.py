@@ -10,14 +10,27 @@ pointwise operation are all a `Step`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Compare, Element, Expr, Index, Logic, Var, as_expr, free, operands, simplest, terms_of
+from fireiron.algebra.expr import (
+    Compare,
+    Element,
+    Expr,
+    Index,
+    Logic,
+    Var,
+    as_expr,
+    evaluate,
+    free,
+    operands,
+    simplest,
+    terms_of,
+)
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -239,6 +252,28 @@ class Step:
     def functions(self) -> frozenset[str]:
         """List the names of the functions of one value in the body, such as "exp" and "log"."""
         return frozenset(tree.op for tree in parts(self.body) if isinstance(tree, Unary))
+
+    def holds(self, places: Mapping[str, Any]) -> Any:
+        """Evaluate the condition at indices of dims: not 0 where it holds; None without one, or if it reads elements.
+
+        Args:
+            places: the index along each dim, by name: an integer, or an array of integers. Other dims have index 0.
+
+        Example:
+            >>> from fireiron import tensor
+            >>> from fireiron.schedules.attention import attention
+            >>> q, k, v = (tensor(1, 1, 64, 64, dtype="f16", name=name) for name in "qkv")
+            >>> causal = next(s for s in attention(q, k, v, causal=True).computed.steps if s.where is not None)
+            >>> [causal.holds({"i": 3, "j": j}) for j in range(6)]
+            [1, 1, 1, 1, 0, 0]
+        """
+        if not isinstance(self.where, Coordinate):
+            return None
+        dims = [leaf.name for leaf in free(self.where.value) if isinstance(leaf, Var)]
+        try:
+            return evaluate(self.where.value, {name: places.get(name, 0) for name in dims})
+        except KeyError:  # an element, or a size that is not known
+            return None
 
     @property
     def comparisons(self) -> int:

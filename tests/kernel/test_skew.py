@@ -22,7 +22,8 @@ from fireiron.verify.verification import Data, verify
 
 def heads(queries: int, keys: int, causal: bool = False) -> Any:
     q, k, v = (fi.tensor(1, 1, n, 64, dtype="f16") for n in (queries, keys, keys))
-    return attention.wgmma(attention.attention(q, k, v, causal=causal), groups=1, keys=32, stages=2, persistent=False)
+    spec = attention.attention(q, k, v, causal=causal)
+    return attention.wgmma(spec, groups=1, keys=32, stages=2, persistent=False, slack=0)
 
 
 def loop_of(schedule: Any) -> For:

@@ -142,6 +142,10 @@ __device__ __forceinline__ void hold(int (&registers)[count]) {
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
 }
 
+__device__ __forceinline__ void sync_threads(int barrier, int threads) {
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
 __device__ __forceinline__ void tma_load_4d(
     void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -355,7 +359,8 @@ wgmma_1x1x128x128_e4m3_bf16_f32(
         __builtin_assume(q_ring_slot >= 0);
         barrier_sync<7, 384>();  // barriers are initialised before they are used
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
-        const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
+        const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
+        const int thread2 = thread % 128;
         #pragma unroll 1
         for (int trip = 0; trip * blocks + block < 512; ++trip) {
 
@@ -674,25 +679,25 @@ wgmma_1x1x128x128_e4m3_bf16_f32(
             }
 
             // store y0: Move(1, 1, 128, 128)(RF, GL)(Block)
-            if (thread == 0) {
+            if (thread % 128 == 0) {
                 bulk_wait_read<0>();
             }
-            barrier_sync<0, 256>();  // y0_sh is read before it is overwritten
+            sync_threads(1 + thread / 128, 128);  // y0_sh is read before it is overwritten
 
-            // load y0_rf to y0_sh: Move(1, 1, 128, 128)(RF, SH)(Block)
+            // load y0_rf to y0_sh: Move(1, 1, 64, 128)(RF, SH)(Warpgroup)
             #pragma unroll
             for (int e3 = 0; e3 < 8; ++e3) {
-                stmatrix_x4(&y0_sh[warp * 1024 + thread % 16 * 64 + e3 / 4 * 8192 + (e3 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y0_rf[e3 * 8]);
+                stmatrix_x4(&y0_sh[thread / 128 * 8192 + warp * 1024 + thread % 16 * 64 + e3 / 4 * 4096 + (e3 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y0_rf[e3 * 8]);
             }
             fence_proxy_async();  // y0_sh is written before a bulk store reads it
-            barrier_sync<0, 256>();  // y0_sh is written before it is read
+            sync_threads(1 + thread / 128, 128);  // y0_sh is written before it is read
             #pragma unroll
             for (int e6 = 0; e6 < 2; ++e6) {
-                if (thread < 1) {
-                    tma_store_4d(&y0_map, &y0_sh[e6 * 8192], e6 * 64, tile_i * 128, tile_h, tile_b);
+                if (thread2 < 1) {
+                    tma_store_4d(&y0_map, &y0_sh[thread / 128 * 8192 + e6 * 4096], e6 * 64, tile_i * 128 + thread / 128 * 64, tile_h, tile_b);
                 }
             }
-            if (thread == 0) {
+            if (thread % 128 == 0) {
                 bulk_commit();
             }
 

@@ -1,0 +1,73 @@
+"""What `attention.wgmma` chooses by its model of times: warpgroups and keys of a chunk."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron.schedules import attention
+from fireiron.schedules._attention_clocks import _chunks, microseconds  # pyright: ignore[reportPrivateUsage]
+
+
+def program(queries: int, keys: int, depth: int = 64, heads: int = 256, **options: Any) -> Any:
+    q, k, v = (fi.tensor(1, heads, n, depth, dtype="bf16") for n in (queries, keys, keys))
+    return attention.attention(q, k, v, **options)
+
+
+MASKS: dict[str, Any] = {
+    "all": {},
+    "causal": {"causal": True},
+    "window": {"mask": lambda i, j: (i - j < 100) & (j - i < 70)},
+    "prefix": {"mask": lambda i, j: (j < 130) | (j <= i)},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(
+    ("queries", "keys", "rows", "chunk"), [(300, 300, 64, 80), (200, 450, 128, 96), (64, 64, 192, 128)]
+)
+def test_chunks_are_counted_that_a_mask_leaves(mask: str, queries: int, keys: int, rows: int, chunk: int) -> None:
+    i, j = np.arange(queries)[:, None], np.arange(keys)
+    seen = {
+        "all": (i >= 0) & (j >= 0),
+        "causal": j <= i + keys - queries,
+        "window": (i - j < 100) & (j - i < 70),
+        "prefix": (j < 130) | (j <= i),
+    }[mask]
+    tiles = [seen[start : start + rows] for start in range(0, queries, rows)]
+    wanted = [sum(bool(t[:, start : start + chunk].any()) for start in range(0, keys, chunk)) for t in tiles]
+    assert list(_chunks(program(queries, keys, **MASKS[mask]), rows, chunk)) == wanted
+
+
+def test_a_mask_of_elements_leaves_all_chunks() -> None:
+    lengths = fi.tensor(1, dtype="i32", name="lengths")
+    spec = program(256, 512, mask=lambda b, j, lengths: j < lengths[b], lengths=lengths)
+    assert _chunks(spec, 128, 128) == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("length", "depth", "causal", "name"),
+    [
+        (256, 64, False, "wgmma_1x1x128x128_bf16"),  # tiles of 192 queries would leave a third of the second empty
+        (330, 64, False, "wgmma_1x1x192x96_bf16"),
+        (800, 64, True, "wgmma_1x1x192x96_bf16"),
+        (1024, 80, False, "wgmma_1x1x192x64_bf16"),
+        (450, 128, True, "wgmma_1x1x128x64_bf16"),  # 64 keys leave least of the last chunks empty
+        (4096, 128, False, "wgmma_1x1x128x128_bf16"),
+    ],
+)
+def test_tiles_and_chunks_follow_lengths(length: int, depth: int, causal: bool, name: str) -> None:
+    assert attention.wgmma(program(length, length, depth, causal=causal)).name == name
+
+
+def test_the_model_counts_waves_and_empty_parts() -> None:
+    """132 multiprocessors: a head more than a wave holds costs a wave, and keys that chunks do not fill cost time."""
+    one, two = (microseconds(program(64, 512, heads=n), 1, 128) for n in (132, 133))
+    assert two == pytest.approx(2 * one)
+    whole, ragged = (microseconds(program(512, n), 2, 128) for n in (512, 513))
+    assert ragged > whole * (ceil(513 / 128) / 4 - 0.1)
+    assert microseconds(program(512, 512, causal=True), 2, 64) < microseconds(program(512, 512), 2, 64)
