@@ -30,9 +30,11 @@ from fireiron import (
     Warpgroup,
     by_tma,
     conform,
+    drawn,
     einsum,
     inplace,
     ldmatrix,
+    machine,
     preset,
     program,
     stmatrix,
@@ -41,6 +43,7 @@ from fireiron import (
     vector,
 )
 from fireiron import sum as summed
+from fireiron.schedules._attention_clocks import is_masked
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
@@ -50,6 +53,7 @@ from fireiron.schedules._heads import (
     VECTOR_NBYTES,
     WIDE,
     array,
+    blocks,
     few_blocks,
     heads,
     line_nbytes,
@@ -68,6 +72,11 @@ OUTS = {"of_all": ("f16", "f16", inplace("sums"))}
 F32_NBYTES = 4
 SLOT_NBYTES = 1024  # most bytes of shared memory that numbers of a chunk's queries take
 MOST_OF_PAIRS = 96  # most columns of heads for which registers hold the gradients of 32 queries of a warp
+PANELS = (64, 32, 16)  # columns of results that are stored at once where shared memory does not hold all
+MOST_STORED = 200  # registers that sums and results may take
+LONG = 2048  # most keys or queries of a loop for which the code around it counts, in heads of more than 64 columns
+BETWEEN = 18  # time between chunks, in keys
+SMS = machine("sm_90a").sms
 MOST_SUMS = 176  # registers of a thread that sums of wgmma may take beside addresses and operands
 
 
@@ -398,6 +407,8 @@ def wgmma(
     chunk: int | None = None,
     stages: int | None = None,
     bulk_rows: bool | None = None,
+    persistent: bool | None = None,
+    bulk_store: bool | None = None,
 ) -> Schedule:
     """Schedule a gradient of attention for Hopper: one role issues bulk copies; warpgroups of 64 rows use wgmma.
 
@@ -407,22 +418,38 @@ def wgmma(
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
         groups: number of warpgroups that compute, with 64 queries or keys each; by default 3 for queries if registers
-            hold their gradients, else 2.
-        chunk: number of keys or queries of a chunk; 64 by default, and fewer where registers do not suffice.
+            hold their gradients and blocks have one tile each, else 2.
+        chunk: number of keys or queries of a chunk. By default 64, or for queries' gradients of at most 64 columns 128
+            if that leaves little of the last chunk empty; fewer where registers do not suffice.
         stages: number of chunks in shared memory; by default as many as fit, 2 to 4.
         bulk_rows: whether bulk copies load `lse` and `delta` of a chunk's queries to shared memory; by default where
             their lines allow it.
+        persistent: whether blocks loop over tiles, which they draw from a counter under masks. By default where shared
+            memory holds the next tile's arrays, unless loops are so long that more warpgroups are faster.
+        bulk_store: whether results are stored through shared memory by bulk copies, those of each warpgroup on its own;
+            by default where lines of results allow it.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
-    many = row == "i" and depth + width <= (2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE)
-    many = many and not any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
-    groups = groups or (3 if many else 2)
+    narrow, masked = depth + width <= 2 * WIDE, is_masked(spec)
+    bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
+    alone = not (draws(spec) or needs_registers(spec) or _slopes_vary(spec) or bounded)
+    folded = spec.residual.extents[other]
+    if persistent is None:
+        short = isinstance(folded, int) and (narrow or (row == "i" and masked) or folded <= LONG)
+        persistent = short and alone and not _one_wave(spec, row, groups or 2)
+        persistent = persistent and _next_fits(spec, groups or 2, chunk or 64)
+    if groups is None:
+        many = row == "i" and not persistent and not bounded
+        groups = (
+            3 if many and depth + width <= (4 * WIDE if not (draws(spec) or _slopes_vary(spec)) else 2 * WIDE) else 2
+        )
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     sizes = {"q": depth, "k": depth, "v": width, "dy": width}
-    free = HOPPER_SHARED - groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes
+    spans = {name: gcd(size * nbytes, LINE_NBYTES) for name, size in sizes.items()}
     by_bulk = _read(spec, "lse", "delta") if bulk_rows and row == "j" else ()
+    own = groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes * (2 if persistent else 1)
 
     def taken(chunk: int) -> int:
         """Return the bytes of shared memory of a chunk."""
@@ -433,8 +460,13 @@ def wgmma(
         chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and reads_both(spec) else 64
         if depth + width > 4 * WIDE:  # sums take most registers, and held tiles most of shared memory
             fitting = (32,) if draws(spec) else (64, 32) if by_bulk else (64, 48, 32)
+            free = HOPPER_SHARED - own
             chunk = next((n for n in fitting if 2 * taken(n) <= free and _registers(spec, n) <= MOST_SUMS), 32)
-    stages = stages or max(2, min(4, free // taken(chunk)))
+        elif row == "i" and narrow and persistent and isinstance(folded, int):
+            chunk = min((128, 64), key=lambda n: -(-folded // n) * (n + BETWEEN))
+    panels = _panels(spec, groups, HOPPER_SHARED - own - 2 * taken(chunk)) if bulk_store is not False else None
+    own += 0 if panels is None else sum(groups * GROUP_ROWS * n * nbytes for n in panels)
+    stages = stages or max(2, min(4, (HOPPER_SHARED - own) // taken(chunk)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.
     rows = spec.residual.extents[row]
     assert rows is not None
@@ -442,13 +474,18 @@ def wgmma(
     chain: ProgramChain = spec.tile(**_whole(spec, row), **{row: groups * GROUP_ROWS}).to(Block)
     if row == "i":
         chain = chain.permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
-    chain = chain.epilog(memory=FR)
+    chain = chain.persistent(share=drawn() if masked else None) if persistent else chain
+    stores = {
+        out.name: through_shared(stmatrix(), tma(gcd(n * nbytes, LINE_NBYTES)), (GROUP_ROWS, n), at=Warpgroup)
+        for out, n in zip(spec.computed.outputs, panels or (), strict=panels is not None)
+    }
+    chain = chain.epilog(memory=FR, store=stores or None)
     for name in held:
-        chain = chain.load(name, SH, tma())
+        chain = chain.load(name, SH, tma(spans[name]))
     chain = _over_heads(chain, other).split(**{other: chunk}).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
     for name in moving:
-        chain = chain.load(name, SH, tma())
+        chain = chain.load(name, SH, tma(spans[name]))
     for name in by_bulk:
         chain = chain.load(name, SH, tma())
 
@@ -579,6 +616,46 @@ def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
     # The program reads s for the weights, and again if the derivative needs s.
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2
+
+
+def _one_wave(spec: ProgramChain, row: str, groups: int) -> bool:
+    """Say whether all blocks run at once, or some extent is a symbol: blocks that loop over tiles gain nothing then."""
+    count = blocks(spec, {**_whole(spec, row), row: groups * GROUP_ROWS})
+    return count is None or count <= SMS
+
+
+def _next_fits(spec: ProgramChain, groups: int, chunk: int) -> bool:
+    """Say whether shared memory holds the arrays of two tiles, two chunks, and narrow panels of results."""
+    depth, width = columns(spec)
+    nbytes, count = array(spec, "q").dtype.nbytes, len(spec.computed.outputs)
+    chunks = 2 * (chunk * (depth + width) * nbytes + 2 * SLOT_NBYTES)
+    _, _, held, _ = _sides(spec)
+    sizes = {"q": depth, "k": depth, "v": width, "dy": width}
+    own = 2 * groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes
+    return own + chunks + count * groups * GROUP_ROWS * PANELS[-1] * nbytes <= HOPPER_SHARED
+
+
+def _panels(spec: ProgramChain, groups: int, free: int) -> list[int] | None:
+    """Choose how many columns of each result bulk copies store at once; None where they cannot.
+
+    Args:
+        spec: the program.
+        groups: number of warpgroups that compute.
+        free: bytes of shared memory beside arrays and chunks.
+    """
+    outputs = spec.computed.outputs
+    widths = [n for out in outputs if isinstance(n := out.shape[-1], int)]
+    steps = [n if isinstance(n, int) else n.divisor for out in outputs for n in out.strides[:-1]]
+    nbytes = outputs[0].dtype.nbytes
+    even = all(out.dtype.nbytes == 2 and out.strides[-1] == 1 for out in outputs)
+    crowded = sum(3 * n // 4 for n in widths) > MOST_STORED  # registers hold sums, and results of 16 bits beside them
+    if not even or crowded or any(n * nbytes % VECTOR_NBYTES for n in steps):
+        return None
+    for most in (max(widths), *PANELS):
+        found = [next((n for n in (w, *PANELS) if n <= most and w % n == 0), 0) for w in widths]
+        if all(found) and groups * GROUP_ROWS * sum(found) * nbytes <= free:
+            return found
+    return None
 
 
 def _plain(spec: ProgramChain) -> bool:

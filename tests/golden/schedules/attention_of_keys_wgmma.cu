@@ -26,6 +26,15 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+
 __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
@@ -157,8 +166,18 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16_ra(
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+__device__ __forceinline__ void stmatrix_x4(void* row, const void* registers) {
+    const unsigned* s = static_cast<const unsigned*>(registers);
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+        : : "r"(address), "r"(s[0]), "r"(s[1]), "r"(s[2]), "r"(s[3]) : "memory");
+}
+
+__device__ __forceinline__ void tma_store_4d(
+    const TensorMap* map, const void* src, int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+        : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -176,7 +195,9 @@ wgmma_1x1x128x64_f16(
     const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap dy_map,
     const __grid_constant__ TensorMap lse_map,
-    const __grid_constant__ TensorMap delta_map) {
+    const __grid_constant__ TensorMap delta_map,
+    const __grid_constant__ TensorMap y0_map,
+    const __grid_constant__ TensorMap y1_map) {
     const int block = blockIdx.x;
     __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -186,10 +207,12 @@ wgmma_1x1x128x64_f16(
     half* dy_sh = reinterpret_cast<half*>(shared + 65536);
     float* lse_sh = reinterpret_cast<float*>(shared + 98304);
     float* delta_sh = reinterpret_cast<float*>(shared + 102400);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 106496);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 106528);
-    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 106560);
-    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 106568);
+    half* y0_sh = reinterpret_cast<half*>(shared + 106496);
+    half* y1_sh = reinterpret_cast<half*>(shared + 122880);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 139264);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 139296);
+    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 139328);
+    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 139336);
     alignas(16) float dk[32];
     alignas(16) float dv[32];
     alignas(16) float s[32];
@@ -209,6 +232,8 @@ wgmma_1x1x128x64_f16(
         prefetch_map(&dy_map);
         prefetch_map(&lse_map);
         prefetch_map(&delta_map);
+        prefetch_map(&y0_map);
+        prefetch_map(&y1_map);
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
@@ -281,6 +306,8 @@ wgmma_1x1x128x64_f16(
         const int block_h = block / 4;
         const int block_j = block % 4;
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
+        const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
+        const int thread2 = thread % 128;
 
         // Program(1, 1, 128, 64, 500, 64)(8 GL)(Block)
         #pragma unroll
@@ -410,12 +437,19 @@ wgmma_1x1x128x64_f16(
         }
 
         // store y0: Move(1, 1, 128, 64)(RF, GL)(Block)
+
+        // load y0_rf to y0_sh: Move(1, 1, 64, 64)(RF, SH)(Warpgroup)
         #pragma unroll
-        for (int j6 = 0; j6 < 2; ++j6) {
-            #pragma unroll
-            for (int d2 = 0; d2 < 8; ++d2) {
-                if (block_j * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j6 * 8 < 500) copy_4B(&y0[block_h * 32000 + block_j * 8192 + warpgroup * 4096 + thread / 4 % 8 * 64 + thread / 32 % 4 * 1024 + j6 * 512 + thread % 4 * 2 + d2 * 8], &y0_rf[j6 * 2 + d2 * 4]);
-            }
+        for (int d2 = 0; d2 < 4; ++d2) {
+            stmatrix_x4(&y0_sh[thread / 128 * 4096 + warp * 1024 + thread % 16 * 64 + (d2 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y0_rf[d2 * 8]);
+        }
+        fence_proxy_async();  // y0_sh is written before a bulk store reads it
+        sync_threads(1 + thread / 128, 128);  // y0_sh is written before it is read
+        if (thread2 < 1) {
+            tma_store_4d(&y0_map, &y0_sh[thread / 128 * 4096], 0, block_j * 128 + thread / 128 * 64, block_h, 0);
+        }
+        if (thread % 128 == 0) {
+            bulk_commit();
         }
 
         // y1: f16 in y1_rf
@@ -428,12 +462,20 @@ wgmma_1x1x128x64_f16(
         }
 
         // store y1: Move(1, 1, 128, 64)(RF, GL)(Block)
+
+        // load y1_rf to y1_sh: Move(1, 1, 64, 64)(RF, SH)(Warpgroup)
         #pragma unroll
-        for (int j8 = 0; j8 < 2; ++j8) {
-            #pragma unroll
-            for (int e2 = 0; e2 < 8; ++e2) {
-                if (block_j * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j8 * 8 < 500) copy_4B(&y1[block_h * 32000 + block_j * 8192 + warpgroup * 4096 + thread / 4 % 8 * 64 + thread / 32 % 4 * 1024 + j8 * 512 + thread % 4 * 2 + e2 * 8], &y1_rf[j8 * 2 + e2 * 4]);
-            }
+        for (int e2 = 0; e2 < 4; ++e2) {
+            stmatrix_x4(&y1_sh[thread / 128 * 4096 + warp * 1024 + thread % 16 * 64 + (e2 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y1_rf[e2 * 8]);
         }
+        fence_proxy_async();  // y1_sh is written before a bulk store reads it
+        sync_threads(1 + thread / 128, 128);  // y1_sh is written before it is read
+        if (thread2 < 1) {
+            tma_store_4d(&y1_map, &y1_sh[thread / 128 * 4096], 0, block_j * 128 + thread / 128 * 64, block_h, 0);
+        }
+        if (thread % 128 == 0) {
+            bulk_commit();
+        }
+        bulk_wait_read<0>();
     }
 }
