@@ -184,6 +184,23 @@ def test_tf32_arrives_as_it_is_and_fp8_as_bytes():
     assert recipes(fp8, {"M": 4, "N": 64})[0].type == 0
 
 
+def test_axes_without_gaps_are_one():
+    """Fused dims of a result are one dimension of its map, and several of the array of a call."""
+    x, f = fi.tensor(2, 9, 7, 64, dtype="f16"), fi.tensor(64, 3, 3, 64, dtype="f16", name="f")
+    kernel = conv.wgmma(conv.conv2d(x, f, pad=1), pixels=128, channels=64, runs=True, persistent=True).lowered("sm_90a")
+    interface = Interface.of(kernel)
+    (found,) = (m for m in interface.maps if m.pointer == "y")
+    assert (found.axes, found.merged, found.box) == ((3, 2), (1, 3), (64, 64))
+    data = json.loads(json.dumps(interface.to_json()))
+    assert Interface.from_json(data) == interface
+    (described,) = (m for m in data["tensor_maps"] if m["name"] == found.name)
+    assert (described["extents"], described["strides"]) == (["64", "126"], ["1", "64"])
+    (recipe,) = (r for r in recipes(interface, {}) if r.array == "y")
+    assert (recipe.extents, recipe.strides) == ((64, 126), (128,))
+    text = header(interface, {"name": "conv"})
+    assert "y_map_extents[] = {(cuuint64_t)(64), (cuuint64_t)(126)}" in text
+
+
 def of_merged(outer):
     """Give an interface whose map has two axes as one; the outer one has the given stride."""
     array = PointerParameter("Y", "f16", ("A", "B", "64"), (outer, "64", "1"), "output")
