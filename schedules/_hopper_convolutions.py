@@ -15,13 +15,18 @@ from fireiron import (
     ProgramChain,
     Schedule,
     Strategy,
+    Tensor,
+    Warpgroup,
     conform,
     fuse,
+    stmatrix,
     through_shared,
+    tma,
     vector,
 )
 from fireiron.schedules._pixel_clocks import (
     MOST_BESIDE,
+    SHARED,
     Tiles,
     pad_of,
     ranked,
@@ -30,6 +35,7 @@ from fireiron.schedules._pixel_clocks import (
     swizzled,
 )
 from fireiron.schedules._pixels import (
+    MOST_DIMS,
     RUN,
     WARPGROUP,
     Window,
@@ -37,13 +43,16 @@ from fireiron.schedules._pixels import (
     bulk_takes,
     copied_span,
     least_side,
+    part_of,
     refuse_cut,
     spread_lines,
     window_of,
 )
 
-SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
+SPANS = (32, 64, 128)  # bytes of a row in shared memory that bulk copies swizzle
 FEW_CHUNKS = 8  # of a 1x1 convolution whose residual is copied: 1.31, 1.23, 1.18, 1.00 and 1.08 with 1, 2, 4, 8 and 8
+LINE_ALIGN = 16  # bytes by which lines and rows of bulk stores are aligned
+ROWS_OF_MATRIX = 16  # of stmatrix
 MOST_REGISTERS, QUAD = 255, 4  # of a thread; lanes that share the rows of a fragment
 
 
@@ -101,7 +110,20 @@ class Choice:
     @property
     def store(self) -> Strategy:
         """Return the strategy that stores results."""
-        return _by_panels(self.w, _panel(self.spec, self.plan, self.span, self.w, self.copied), self.plan.channels)
+        columns = _panel(self.spec, self.plan, self.span, self.w, self.copied)
+        by_panels = _by_panels(self.w, columns, self.plan.channels)
+        part = {**dict.fromkeys(self.w.batch, 1), **part_of(self.box, self.plan.groups), self.w.column: columns}
+        # Blocks of one tile store no faster by bulk stores.
+        return _by_warpgroups(part, self._slots(columns), by_panels) if self.plan.persistent else by_panels
+
+    def _slots(self, columns: int) -> int:
+        """Return the number of panels of `columns` columns in shared memory: two if chunks leave room for a second."""
+        plan = self.plan
+        if columns == plan.channels or len(self.spec.computed.outputs) > 1:
+            return 1
+        chunks = self.stages * self.span * (plan.pixels + plan.channels)
+        rest = SHARED - _kept_beside(self.spec, self.copied, plan) - chunks
+        return 2 if 2 * plan.staging(columns, self.w.stored) <= rest else 1
 
     def row(self, role: str, span: int) -> int:
         """Return the bytes of a buffer's rows: along the folded channels, or along columns if these are contiguous.
@@ -223,6 +245,46 @@ def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
             ref.name for ref in read if ref.name in given and not (short and pixels & {d.name for d in ref.dims})
         )
     )
+
+
+def _by_warpgroups(part: Mapping[str, int], slots: int, others: Strategy) -> Strategy:
+    """Let each warpgroup store its part of a tile by bulk stores, without a barrier of the block.
+
+    Args:
+        part: extents of a panel, the part of a warpgroup's results that is stored at once; the columns last.
+        slots: number of panels in shared memory, which are used in turn.
+        others: the strategy for results that bulk stores do not take.
+    """
+    *_, (column, columns) = part.items()
+
+    def store(move: MoveChain) -> Schedule:
+        stored, dims = move.residual.operands[1].tensor, [dim for dim, _ in move.residual.sizes]
+        if dims[-1] != column or {*dims} != {*part} or not _is_stored_by_bulk(stored, columns):
+            return others(move)
+        put = stmatrix() if _are_matrices([part[dim] for dim in dims[:-1]]) else conform()
+        span = next((n for n in reversed(SPANS) if columns * stored.dtype.nbytes % n == 0), 0)
+        return through_shared(put, tma(span), part, at=Warpgroup, ring=slots)(move)
+
+    return store
+
+
+def _are_matrices(pixels: Sequence[int]) -> bool:
+    """Say whether stmatrix can store boxes: 16 pixels after each other are a box too."""
+    left = ROWS_OF_MATRIX
+    for n in reversed(pixels):
+        if n % left == 0:
+            return True
+        if left % n:
+            break
+        left //= n
+    return False
+
+
+def _is_stored_by_bulk(stored: Tensor, columns: int) -> bool:
+    """Say whether bulk stores take `columns` columns of a tensor: 16-bit elements, lines at multiples of 16 bytes."""
+    lines = stored.strides[-1] == 1 and stored.starts_lines_at(LINE_ALIGN)
+    few = len(stored.shape) <= MOST_DIMS
+    return few and lines and stored.dtype.nbytes == 2 and columns * stored.dtype.nbytes % LINE_ALIGN == 0
 
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:

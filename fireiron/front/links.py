@@ -43,7 +43,7 @@ def tile(chain: State, *sizes: int | Strided | Layout, batch: int | None = None,
             )
     dims = {chain._letters.get(name, name): size for name, size in named.items()}
     known = chain.residual.extents
-    dims = {dim if dim in known else dim.upper(): size for dim, size in dims.items()}
+    dims = {dim.upper() if dim not in known and dim.upper() in known else dim: size for dim, size in dims.items()}
     summed = chain.residual.kind == "MatMul"
     folded = next((name for name, dim in zip(named, dims, strict=True) if summed and dim == "K"), None)
     if folded is not None or (sizes and dims):

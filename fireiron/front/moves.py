@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Mapping
+from math import gcd, prod
 from typing import cast
 
 from fireiron.algebra.dtypes import dtype as find_dtype
@@ -12,12 +13,12 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.contract import asked, checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
-from fireiron.front.chain import Chain, MoveChain, Strategy
+from fireiron.front.chain import Chain, MoveChain, Strategy, Tiled
 from fireiron.front.roles import SRC
 from fireiron.front.verbs import Schedule
 from fireiron.language.atom import POLICIES, SPANS, Policy
 from fireiron.language.levels import FR, GL, RF, SH, Level, Thread, Warp
-from fireiron.language.specs import BATCH
+from fireiron.language.specs import BATCH, Move
 from fireiron.language.tensor import Order, RowMajor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
@@ -246,6 +247,8 @@ def _part(extent: int) -> int:
 def stmatrix(trans: bool = False) -> Strategy:
     """Store fragments to shared memory by stmatrix, rounded to 16 bits.
 
+    In a Move of more than two dims, all dims but the last count as rows together. Example: 2x8x64 has 16 rows.
+
     Args:
         trans: whether the columns of the fragment become rows in memory.
 
@@ -257,11 +260,24 @@ def stmatrix(trans: bool = False) -> Strategy:
         require_move("stmatrix()", move)
         _, cols = _known(move, "stmatrix()")
         wide = 16 if cols % 16 == 0 else 8
-        own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
+        own = _rows_apart(move, cols).to(Warp) if move.residual.level.name != Warp.name else move
         name = f"stmatrix.x{4 if wide == 16 else 2}{'.trans' if trans else ''}"
-        return own.tile(16, wide).unroll().done(name)
+        return _rows_apart(own, wide).unroll().done(name)
 
     return strategy
+
+
+def _rows_apart(move: MoveChain, cols: int) -> Tiled[Move]:
+    """Cut a Move into matrices of 16 rows and `cols` columns, where several dims may be the rows together."""
+    *before, (inner, _), (columns, _) = move.residual.sizes
+    if all(extent == 1 or dim.startswith(BATCH) for dim, extent in before):
+        return move.tile(16, cols)
+    sizes, left = {columns: cols}, 16
+    for dim, extent in reversed(move.residual.sizes[:-1]):
+        if dim == inner or extent != 1:
+            sizes[dim] = gcd(left, extent) if isinstance(extent, int) else 1
+            left //= sizes[dim]
+    return move.tile(**dict(reversed(sizes.items())))
 
 
 @checks("nbytes", "across")
@@ -362,7 +378,7 @@ def _order(counts: dict[str, int], nearest: list[str], along: str, wide: int) ->
 def through_shared(
     put: Strategy | None = None,
     take: Strategy | None = None,
-    panel: tuple[int, int] | None = None,
+    panel: tuple[int, int] | Mapping[str, int] | None = None,
     pad: int = 0,
     order: Order | Layout | None = None,
     reuse: bool = False,
@@ -376,7 +392,8 @@ def through_shared(
     Args:
         put: strategy for the move into shared memory, conform() by default.
         take: strategy for the move out of shared memory, vector() by default.
-        panel: rows and columns that are in shared memory at once; None for the whole tile.
+        panel: rows and columns that are in shared memory at once, or extents by the names of dims; None for the whole
+            tile.
         pad: elements added to the leading stride of the buffer in shared memory.
         order: storage order or layout of the buffer, None for the destination's order.
         reuse: whether the buffer uses the memory of the operands' buffers, which are no longer read then.
@@ -392,7 +409,7 @@ def through_shared(
         own = move if at is None else move.own(at)
         start = own
         if panel is not None:
-            panels = own.tile(*panel).unroll()
+            panels = (own.tile(**panel) if isinstance(panel, Mapping) else own.tile(*panel)).unroll()
             start = panels if ring == 1 else panels.pipeline(ring)
         src, dst = move.residual.operands
         kind = dst.dtype if dtype is None else find_dtype(dtype)

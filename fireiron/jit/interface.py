@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast
 
 import attrs
@@ -55,6 +56,13 @@ class NumberParameter:
     default: float | int | None = None
 
 
+def _product(factors: Sequence[str]) -> str:
+    """Multiply expressions; those that are numbers become one number."""
+    number = prod(int(text) for text in factors if text.isdecimal())
+    named = [text for text in factors if not text.isdecimal()]
+    return " * ".join([*named, str(number)] if number != 1 or not named else named)
+
+
 @attrs.frozen
 class MapParameter:
     """Pass a tensor map: how bulk copies cut an array into boxes, encoded at the call as CUtensorMap of 128 bytes.
@@ -70,6 +78,8 @@ class MapParameter:
             Example: (1, 2) for every second pixel.
         lower, upper: corners of the pixels that copies in im2col mode visit, along each axis but the first and the
             last, counted from the axis's first and last element; () for boxes. `box` is then channels and pixels.
+        merged: for each axis, the number of axes of the array's shape that the map has as one: this axis, and those
+            right before it, without gaps in memory between them; () for one each.
     """
 
     name: str
@@ -81,6 +91,28 @@ class MapParameter:
     steps: tuple[int, ...] = ()
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
+    merged: tuple[int, ...] = ()
+
+    @property
+    def runs(self) -> tuple[range, ...]:
+        """Return, for each of `axes`, the axes of the array's shape that it stands for.
+
+        Example:
+            >>> MapParameter("y_map", "y", (3, 2), (64, 128), 128, "f16", merged=(1, 3)).runs
+            (range(3, 4), range(0, 3))
+        """
+        counts = self.merged or (1,) * len(self.axes)
+        return tuple(range(axis + 1 - n, axis + 1) for axis, n in zip(self.axes, counts, strict=True))
+
+    def extents(self, shape: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the extents of the map, as expressions of sizes like those of the array's shape.
+
+        Example:
+            >>> tensor_map = MapParameter("y_map", "y", (3, 2), (64, 128), 128, "f16", merged=(1, 3))
+            >>> tensor_map.extents(("N", "28", "30", "64"))
+            ('64', 'N * 840')
+        """
+        return tuple(_product([shape[axis] for axis in run]) for run in self.runs)
 
 
 @attrs.frozen
@@ -206,7 +238,7 @@ class Interface:
         """Return the arguments of cuTensorMapEncodeTiled for a map; extents and strides are expressions of elements."""
         pointer = next(p for p in self.pointers if p.name == tensor_map.pointer)
         return attrs.asdict(tensor_map) | {
-            "extents": [pointer.shape[axis] for axis in tensor_map.axes],
+            "extents": list(tensor_map.extents(pointer.shape)),
             "strides": [pointer.strides[axis] for axis in tensor_map.axes],
         }
 
@@ -252,11 +284,11 @@ class Interface:
                 case ir.Number(name=name, dtype=dtype, default=default):
                     parameters.append(NumberParameter(name, dtype.name, default))
                 case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle, steps=steps):
-                    corners = parameter.lower, parameter.upper
+                    others = parameter.lower, parameter.upper, parameter.merged
                     if steps and not parameter.lower:
                         box = tuple((n - 1) * step + 1 for n, step in zip(box, steps, strict=True))
                     parameters.append(
-                        MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name, steps, *corners)
+                        MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name, steps, *others)
                     )
                 case ir.Workspace(buffer=buffer):
                     parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))

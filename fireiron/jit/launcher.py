@@ -211,7 +211,7 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
     pointer = next(p for p in interface.pointers if p.name == parameter.pointer)
     kind, nbytes = maps.TYPES[parameter.dtype]
     rank, name = len(parameter.axes), parameter.name
-    extents = [c_text(pointer.shape[axis]) for axis in parameter.axes]
+    extents = [c_text(extent) for extent in parameter.extents(pointer.shape)]
     strides = [c_text(pointer.strides[axis]) for axis in parameter.axes[1:]]
     bytes_of = [
         f"({extent} > 1 ? {stride} * {nbytes} : {maps.UNIT})"

@@ -14,7 +14,7 @@ from fireiron.jit.expression import evaluate
 
 if TYPE_CHECKING:
     from fireiron.jit.driver import Driver
-    from fireiron.jit.interface import Interface, MapParameter
+    from fireiron.jit.interface import Interface, MapParameter, PointerParameter
 
 NBYTES = 128  # of an encoded map
 ALIGN = 64  # of the place where the driver encodes one
@@ -105,7 +105,8 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
             fix=f"load {array} without bulk copies, or by fewer dimensions",
         )
     _check_box(parameter, array, nbytes)
-    extents = tuple(evaluate(pointer.shape[axis], sizes) for axis in axes)
+    _check_merged(parameter, pointer, sizes)
+    extents = tuple(evaluate(extent, sizes) for extent in parameter.extents(pointer.shape))
     strides = [evaluate(pointer.strides[axis], sizes) for axis in axes]
     for axis, extent in zip(axes, extents, strict=True):
         if not 1 <= extent <= MAX_EXTENT:
@@ -136,6 +137,21 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
     swizzle = SWIZZLES[parameter.swizzle]
     corners = parameter.lower, parameter.upper
     return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, swizzle, parameter.steps, *corners)
+
+
+def _check_merged(parameter: MapParameter, pointer: PointerParameter, sizes: Mapping[str, int]) -> None:
+    """Refuse merged axes between which memory has gaps."""
+    for run in parameter.runs:
+        extents, strides = ([evaluate(texts[a], sizes) for a in run] for texts in (pointer.shape, pointer.strides))
+        for i in range(len(run) - 1):
+            if extents[i] > 1 and strides[i] != strides[i + 1] * extents[i + 1]:
+                raise CallError(
+                    "map-stride",
+                    f"dimensions {run[i]} and {run[i + 1]} of {pointer.name} have strides of {strides[i]} and "
+                    f"{strides[i + 1]} elements, and bulk copies take {extents[i + 1]} elements of the second to be "
+                    "one of the first",
+                    fix=f"pass {pointer.name} without gaps between these dimensions",
+                )
 
 
 def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:

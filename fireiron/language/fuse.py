@@ -67,6 +67,31 @@ def fused(program: Program, dims: Sequence[str], name: str) -> Program:
     return attrs.evolve(program, inputs=inputs, steps=steps, outputs=outputs, given=given)
 
 
+def parts_of(tensor: Tensor, given: Tensor) -> tuple[tuple[int, ...], ...]:
+    """Return, for each dimension of a tensor with fused dims, the dimensions of the caller's array that it stands for.
+
+    Dimensions of extent 1 may be in a neighbour's part, where a part's extent and its last stride are the same.
+
+    Args:
+        tensor: the tensor in the program's steps.
+        given: the caller's array, or the tensor itself if none of its dims are fused.
+
+    Example:
+        >>> from fireiron import tensor
+        >>> parts_of(tensor(128, 32), tensor(2, 8, 8, 32))
+        ((0, 1, 2), (3,))
+    """
+    parts: list[tuple[int, ...]] = []
+    end, rank = 0, len(given.shape)
+    for place, (extent, stride) in enumerate(zip(tensor.shape, tensor.strides, strict=True), start=1):
+        first, size = end, as_expr(1)
+        while end == first or (end < rank and (simplest(size) != extent or given.strides[end - 1] != stride)):
+            size, end = size * as_expr(given.shape[end]), end + 1
+        end = rank if place == len(tensor.shape) else end
+        parts.append(tuple(range(first, end)))
+    return tuple(parts)
+
+
 def _refused(message: str, fix: str) -> SpecError:
     return SpecError("fuse-dims", message, fix=fix)
 

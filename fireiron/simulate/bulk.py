@@ -10,6 +10,7 @@ Source: PTX ISA 5.5, tensors; 9.7.9.27, cp.async.bulk; the bytes of a whole box 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import attrs
@@ -268,7 +269,7 @@ class BulkCopy:
         begin = [int(each(far.origin[axis], env, self.team)[lane]) for axis in described.axes]
         if self.whole is None:
             self.whole = self._tiled(described, (0,) * len(begin))[1]
-        shape, strides = ([part[axis] for axis in described.axes] for part in (far.storage.shape, far.storage.strides))
+        shape, strides = self._shape(described), [far.storage.strides[axis] for axis in described.axes]
         ends = [(count - 1) * step for count, step in zip(described.box, _steps(described), strict=True)]
         if all(o >= 0 and o + end < extent for o, end, extent in zip(begin, ends, shape, strict=True)):
             first = sum(o * stride for o, stride in zip(begin, strides, strict=True))
@@ -276,14 +277,19 @@ class BulkCopy:
         inside, flat = self._tiled(described, begin)
         return index, inside, flat[inside]
 
+    def _shape(self, described: TensorMap) -> list[int]:
+        """Return the extents of a map."""
+        return [prod(self.far.storage.shape[run]) for run in described.runs]
+
     def _tiled(self, described: TensorMap, begin: Sequence[int]) -> tuple[Array, Array]:
         """Return which elements of a box at these coordinates lie inside the tensor, and where."""
         far = self.far.storage
         places = np.indices(described.box[::-1]).reshape(len(described.box), -1)[::-1]
         inside, flat = np.ones(places.shape[1], bool), np.zeros(places.shape[1], np.int64)
-        for place, axis, step, first in zip(places, described.axes, _steps(described), begin, strict=True):
+        along = zip(places, described.axes, self._shape(described), _steps(described), begin, strict=True)
+        for place, axis, extent, step, first in along:
             coordinate = place * step + first
-            inside &= (coordinate >= 0) & (coordinate < far.shape[axis])
+            inside &= (coordinate >= 0) & (coordinate < extent)
             flat += coordinate * far.strides[axis]
         return inside, flat
 
@@ -294,7 +300,7 @@ class BulkCopy:
         pixels by the element strides, and reads each at the offsets.
         """
         far, axes = self.far, described.axes
-        shape = [far.storage.shape[axis] for axis in axes]
+        shape = self._shape(described)
         begin = [int(each(far.origin[axis], env, self.team)[lane]) for axis in axes]
         taps = [int(each(value, env, self.team)[lane]) for value in self.offsets]
         counts: list[int] = []
@@ -364,7 +370,9 @@ class BulkCopy:
         nbytes = len(index) * storage.itemsize
         unit = SECTOR if kind == "GL" else _LINE
         units = distinct(index * storage.itemsize // unit)
-        self.place.charge(kind, direction, Traffic(nbytes, 1, units, -(-nbytes // unit)))
+        # A box has no bank conflicts, also where the tensor ends inside its lines.
+        fewest = units if kind == "SH" else -(-nbytes // unit)
+        self.place.charge(kind, direction, Traffic(nbytes, 1, units, fewest))
 
 
 def _steps(described: TensorMap) -> tuple[int, ...]:

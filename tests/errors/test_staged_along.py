@@ -18,7 +18,7 @@ def test_staged_along(refused: Callable[..., Any]) -> None:
         "no-such-dimension",
         'load(A, SH, staged(along="c"))',
         """\
-DecompositionError[no-such-dimension]: Move 32x64 has no dimension C to tile
+DecompositionError[no-such-dimension]: Move 32x64 has no dimension c to tile
   --> test_staged_along.py:12:61
 12 |     return matmul(64, 64, 64, "f16").tile(32, 32).to(Block).load(A, SH, staged(along="c"))
    |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import RF, Block, Thread, relu, symbol, tensor
+from fireiron import RF, SH, Block, Thread, relu, symbol, tensor
 from fireiron.algebra.expr import simplest
 from fireiron.jit.interface import Interface
-from fireiron.language.fuse import neighbours
+from fireiron.language.fuse import neighbours, parts_of
 from fireiron.schedules import conv, rows
 from fireiron.verify.verification import Data, verify
 
@@ -76,6 +76,36 @@ def test_rows_of_several_dims_are_rows() -> None:
     spec = fi.fuse(rows.softmax.on(x="b m n")(tensor(3, 5, 64)), r="b m")
     assert str(spec.computed).splitlines()[1].strip() == "top[r]     = max over n of x[r, n]"
     right(rows.row(spec))
+
+
+def test_bulk_copies_of_fused_dims() -> None:
+    """A tensor map has several axes of the caller's array as one: 48 rows of a matrix, in tiles of 16."""
+
+    @fi.program(x="a b n")
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+    spec = fi.fuse(doubled(tensor(6, 8, 64, dtype="f16")), m="a b").tile(m=16).to(Block)
+    spec = spec.epilog(memory=RF).split(n=64).pipeline(2).specialize().load("x", SH, fi.tma())
+    schedule = spec.tile(m=1, n=8).to(Thread).done()
+    right(schedule)
+    (found,) = Interface.of(schedule.lowered("sm_90a")).maps
+    assert (found.pointer, found.axes, found.merged) == ("x", (2, 1), (1, 2))
+    assert "tma_load_2d" in schedule.cuda("sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "given", "of_given", "parts"),
+    [
+        ((128, 32), (32, 1), (2, 8, 8, 32), (2048, 256, 32, 1), ((0, 1, 2), (3,))),
+        ((8, 1, 64), (64, 64, 1), (8, 1, 1, 64), (64, 64, 64, 1), ((0,), (1,), (2, 3))),
+        ((6, 64), (64, 1), (6, 1, 64, 1), (64, 64, 1, 1), ((0,), (1, 2, 3))),
+        ((2, 64), (96, 1), (2, 8, 8), (96, 8, 1), ((0,), (1, 2))),
+        ((4, 8), (8, 1), (4, 8), (8, 1), ((0,), (1,))),
+    ],
+)
+def test_dims_of_the_callers_array(shape: Any, strides: Any, given: Any, of_given: Any, parts: Any) -> None:
+    assert parts_of(tensor(*shape, strides=strides), tensor(*given, strides=of_given)) == parts
 
 
 def test_taps_that_go_back() -> None:

@@ -205,7 +205,17 @@ def test_groups_of_lines_and_volumes(gpu: int) -> None:
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
-@pytest.mark.parametrize("form", [{}, {"cluster": 2}, {"pixels": 256, "persistent": False}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"cluster": 2},
+        {"pixels": 256, "persistent": False},
+        {"runs": False, "persistent": True},
+        {"runs": False, "persistent": True, "pixels": 128, "channels": 256},  # two panels in shared memory
+        {"runs": True, "persistent": True, "pixels": 128, "channels": 96},  # swizzled by 64 bytes
+    ],
+)
 def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, Any]) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="bf16"), tensor(136, 3, 3, 40, dtype="bf16", name="f")
     for_hopper(gpu)
@@ -214,7 +224,9 @@ def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, A
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("form", [{}, {"cluster": 2}, {"pixels": 128, "channels": 64, "persistent": False}])
+@pytest.mark.parametrize(
+    "form", [{}, {"cluster": 2}, {"pixels": 128, "channels": 64, "persistent": False}, {"runs": True, "pixels": 128}]
+)
 def test_residuals_by_bulk_copies(gpu: int, form: dict[str, Any], size: int) -> None:
     x, f = tensor(5, 29, 31, 64, dtype="f16"), tensor(136, size, size, 64, dtype="f16", name="f")
     bias, residual = tensor(136, name="bias"), tensor(5, 29, 31, 136, dtype="f16", name="residual")

@@ -17,7 +17,7 @@ from fireiron.jit.bind import bind, check_address
 from fireiron.jit.cluster import Attribute, Configuration, configuration
 from fireiron.jit.compile import compile_source
 from fireiron.jit.driver import Driver, Loaded
-from fireiron.jit.interface import Interface, MapParameter
+from fireiron.jit.interface import Interface, MapParameter, PointerParameter
 from fireiron.jit.launch import plan
 from fireiron.jit.launcher import header
 from fireiron.jit.maps import MOST_ADDRESSES, EncodedMaps, Recipe, recipes
@@ -116,7 +116,7 @@ def test_round_trip_through_json():
     assert data["tensor_maps"] == [
         {
             "name": "X_map", "pointer": "X", "axes": [1, 0], "box": [32, 16], "swizzle": 128, "dtype": "f32",
-            "steps": [], "lower": [], "upper": [], "extents": ["N", "M"], "strides": ["1", "N"],
+            "steps": [], "lower": [], "upper": [], "merged": [], "extents": ["N", "M"], "strides": ["1", "N"],
         }
     ]  # fmt: skip
     for field in ("cluster", "persistent", "dependent"):
@@ -182,6 +182,43 @@ def test_tf32_arrives_as_it_is_and_fp8_as_bytes():
     assert recipes(with_map(interface_of(), dtype="tf32"), SIZES)[0].type == 7
     fp8 = with_map(interface_of(dtype=i8), dtype="e4m3")
     assert recipes(fp8, {"M": 4, "N": 64})[0].type == 0
+
+
+def test_axes_without_gaps_are_one():
+    """Fused dims of a result are one dimension of its map, and several of the array of a call."""
+    x, f = fi.tensor(2, 9, 7, 64, dtype="f16"), fi.tensor(64, 3, 3, 64, dtype="f16", name="f")
+    kernel = conv.wgmma(conv.conv2d(x, f, pad=1), pixels=128, channels=64, runs=True, persistent=True).lowered("sm_90a")
+    interface = Interface.of(kernel)
+    (found,) = (m for m in interface.maps if m.pointer == "y")
+    assert (found.axes, found.merged, found.box) == ((3, 2), (1, 3), (64, 64))
+    data = json.loads(json.dumps(interface.to_json()))
+    assert Interface.from_json(data) == interface
+    (described,) = (m for m in data["tensor_maps"] if m["name"] == found.name)
+    assert (described["extents"], described["strides"]) == (["64", "126"], ["1", "64"])
+    (recipe,) = (r for r in recipes(interface, {}) if r.array == "y")
+    assert (recipe.extents, recipe.strides) == ((64, 126), (128,))
+    text = header(interface, {"name": "conv"})
+    assert "y_map_extents[] = {(cuuint64_t)(64), (cuuint64_t)(126)}" in text
+
+
+def of_merged(outer):
+    """Give an interface whose map has two axes as one; the outer one has the given stride."""
+    array = PointerParameter("Y", "f16", ("A", "B", "64"), (outer, "64", "1"), "output")
+    tensor_map = MapParameter("Y_map", "Y", (2, 1), (64, 16), 128, "f16", merged=(1, 2))
+    return attrs.evolve(interface_of(), parameters=(array, tensor_map))
+
+
+def test_gaps_between_axes_that_a_map_merges():
+    assert recipes(of_merged("B * 64"), {"A": 3, "B": 5})[0].extents == (64, 15)
+    assert recipes(of_merged("B * 128"), {"A": 1, "B": 5})[0].extents == (64, 5)  # no other index is reached
+    with pytest.raises(CallError) as error:
+        recipes(of_merged("B * 128"), {"A": 3, "B": 5})
+    assert (error.value.code, error.value.message, error.value.fix) == (
+        "map-stride",
+        "dimensions 0 and 1 of Y have strides of 640 and 64 elements, and bulk copies take 5 elements of the second "
+        "to be one of the first",
+        "pass Y without gaps between these dimensions",
+    )
 
 
 def test_an_address_is_encoded_once():

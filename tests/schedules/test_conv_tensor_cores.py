@@ -525,8 +525,93 @@ def test_bulk_copies_bring_what_is_added(form: str) -> None:
     assert "&residual[" not in math
 
 
+STORED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "boxes": (CASES["ragged, bias, relu"], {"pixels": 128, "channels": 64, "runs": False}),
+    "boxes of short rows": (CASES["stride 2, unequal padding, residual"], {"channels": 64, "runs": False}),
+    "runs": (CASES["ragged, bias, relu"], {"pixels": 128, "channels": 64, "runs": True}),
+    "bf16, strided results": (
+        lambda: conv.conv2d(images(2, 8, 8, 32, dtype="bf16"), filters(40, 3, 3, 32, dtype="bf16"), pad=1), {}
+    ),
+    "groups": (CASES["groups"], {}),
+    "volumes": (CASES["volumes"], {"runs": False}),
+    "runs of volumes": (CASES["volumes"], {"runs": True}),
+    "narrow spans": (CASES["one pixel, wide"], {"channels": 96, "runs": True}),
+    "two panels in shared memory": (
+        lambda: conv.conv2d(images(3, 9, 20, 64), filters(256, 1, 1, 64)), {"pixels": 128, "channels": 256}
+    ),
+    "a residual of runs": (
+        lambda: conv.conv2d(
+            images(2, 9, 7, 32), filters(40, 1, 1, 32), residual=tensor(2, 9, 7, 40, dtype="f16", name="residual")
+        ),
+        {"runs": True, "channels": 64, "copied": "residual"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_warpgroups_store_by_bulk(case: str) -> None:
+    """Persistent blocks store so: each warpgroup stages its part, and waits for no other warpgroup."""
+    make, form = STORED[case]
+    schedule = conv.wgmma(make(), persistent=True, **form)
+    report = right(schedule).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+    source = schedule.cuda("sm_90a")
+    assert "tma_store_" in source
+    assert "stmatrix_x" in source
+    assert "&y[" not in source
+    assert ("bulk_wait_read<1>" in source) == (case == "two panels in shared memory")
+    assert not schedule.compile("sm_90a").resources.spills
+
+
+OTHERWISE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "one tile of each block": (CASES["ragged, bias, relu"], {"persistent": False}),
+    "f32": (CASES["f32 results"], {}),
+    "lines off 16 bytes": (lambda: conv.conv2d(images(2, 6, 6, 32), filters(36, 3, 3, 32)), {}),
+    "an unknown number of filters": (
+        lambda: conv.conv2d(images(2, 6, 6, 32), filters(fi.symbol("K"), 3, 3, 32)),
+        {"pixels": 128, "channels": 64, "runs": False},
+    ),
+    "channels first": (FIRST["pointwise"], {}),
+    "six dims": (lambda: of_volumes(), {}),
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_results_that_threads_store(case: str) -> None:
+    make, form = OTHERWISE[case]
+    schedule = conv.wgmma(make(), **form)
+    assert "tma_store_" not in schedule.cuda("sm_90a")
+    assert "&y[" in schedule.cuda("sm_90a")
+
+
+def test_boxes_whose_rows_of_matrices_are_no_boxes() -> None:
+    """Of 16x12 pixels, 16 after each other end inside a row: threads write their fragments to shared memory."""
+    spec = conv.conv2d(images(1, 16, 12, 32), filters(64, 1, 1, 32))
+    schedule = conv.wgmma(spec, pixels=192, channels=64, groups=1, runs=False, persistent=True)
+    right(schedule)
+    source = schedule.cuda("sm_90a")
+    assert "tma_store_4d" in source
+    assert "stmatrix" not in source
+
+
+def test_a_planted_mistake_of_merged_axes_is_found() -> None:
+    """A map whose axis is the last side alone ends after one row of pixels."""
+    kernel = conv.wgmma(STORED["runs"][0](), persistent=True, **STORED["runs"][1]).lowered("sm_90a")
+
+    def changed(s: Statement) -> Statement:
+        apart = isinstance(s, Call) and s.map is not None and s.map.merged
+        return attrs.evolve(s, map=attrs.evolve(s.map, merged=())) if apart else s
+
+    body = rewrite(kernel.body, changed)
+    assert body != kernel.body
+    arrays, others = (random_arrays(Interface.of(kernel), {}) for _ in range(2))
+    simulate(kernel, arrays)
+    with pytest.raises(SimulationError, match="uncovered-output"):
+        simulate(attrs.evolve(kernel, body=body), others)
+
+
 def test_residuals_of_few_channels_are_copied() -> None:
-    """Others hide their reads under the products of many chunks; runs of pixels are dims that maps do not count."""
+    """Others hide their reads under the products of many chunks, and for runs of pixels it was not measured."""
 
     def copies(channels: int, size: int, filters_: int = 256, **how: Any) -> bool:
         side = 29 - size

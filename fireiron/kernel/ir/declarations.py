@@ -184,12 +184,15 @@ class TensorMap:
         buffer: the buffer whose boxes are addressed, a Pointer of the kernel too.
         axes: numbers of the axes of the Pointer's shape that the map covers, innermost first; the first has stride 1.
         box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
-            first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
+            first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape. The
+            coordinate of merged axes is that of the innermost of them, and the others have 0.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         steps: elements of the buffer from one element of a box to the next along these axes, 1 to 8; () for all 1.
         lower: in im2col mode, the first pixel that copies visit, along each axis but the first and the last; () for
             boxes. A copy takes `box[0]` channels of `box[1]` consecutive pixels, each at the call's offsets.
         upper: in im2col mode, the last pixel that copies visit, relative to the axis's last element.
+        merged: for each of `axes`, the number of axes of the Pointer's shape that count as one: this axis, and those
+            right before it, without gaps in memory between them. () for one each.
 
     Source: CUDA driver API, cuTensorMapEncodeTiled: elementStrides; cuTensorMapEncodeIm2col.
     """
@@ -202,6 +205,13 @@ class TensorMap:
     steps: tuple[int, ...] = ()
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
+    merged: tuple[int, ...] = ()
+
+    @property
+    def runs(self) -> tuple[slice, ...]:
+        """Return, for each of `axes`, the axes of the Pointer's shape that it stands for."""
+        counts = self.merged or (1,) * len(self.axes)
+        return tuple(slice(axis + 1 - n, axis + 1) for axis, n in zip(self.axes, counts, strict=True))
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.bulk_windows import lower_windows
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.map_axes import MapAxes, map_axes
 from fireiron.kernel.lower.span import BOX_ALIGN, swizzle_of
 from fireiron.kernel.lower.window import Axis, Window, line
 from fireiron.language.atom import Atom
@@ -56,12 +57,6 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             f"an mbarrier counts the bytes of {atom.name} as they land, and no role of this block waits for one",
             fix="give the loads a role of their own: split(k).pipeline(n).specialize() right above them",
         )
-    if any(given.name == tensor.name for given in context.spec.given):
-        raise DecompositionError(
-            "bulk-fused",
-            f"{atom.name} needs the dimensions that {tensor.name} has at the call, and fuse() made one of several",
-            fix="load and store tensors with a fused dim by vector() or cp_async()",
-        )
     if far.storage.dtype != near.storage.dtype:
         raise DecompositionError(
             "bulk-dtype",
@@ -85,12 +80,13 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     taken = tuple(_step(far.axes[d]) for d in order)
     span = max(o.span for o in atom.operands)
     steps = _steps(near, order, span, atom)
-    described = _map(tensor, far, order, box, span, taken if max(taken) > 1 else (), context)
+    mapped = map_axes(tensor, atom, context)
+    described = _map(tensor, far, order, box, span, taken if max(taken) > 1 else (), mapped, context)
     if mask is not None:
         wide = like(atom, multicast=True)
         assert wide is not None
         atom = wide
-    coordinates = tuple(far.axes[d].offset for d in tensor.storage)
+    coordinates = mapped.origin(far.origin)
     _check_start(far, order[0], atom)
     _check_near(near, atom)
     strides = tuple(tensor.strides[d] * step for d, step in zip(order, taken, strict=True))
@@ -321,11 +317,12 @@ def _map(
     box: tuple[int, ...],
     span: int,
     steps: tuple[int, ...],
+    mapped: MapAxes,
     context: Context,
 ) -> TensorMap:
     key = (tensor.name, box, span, steps, order)
     if key not in context.maps:
-        axes = tuple(tensor.storage.index(d) for d in order)
-        name = context.name(f"{tensor.name}_map")
-        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps)
+        axes = tuple(mapped.axes[d] for d in order)
+        name, merged = context.name(f"{tensor.name}_map"), mapped.merged(order)
+        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps, merged=merged)
     return context.maps[key]

@@ -17,6 +17,7 @@ from fireiron.atoms.table import box_move
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Binding, Call, TensorMap, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.map_axes import map_axes
 from fireiron.kernel.lower.window import Axis, Window
 from fireiron.language.atom import Atom
 from fireiron.language.tensor import Tensor
@@ -116,7 +117,7 @@ def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Wind
             load), and the mask of these blocks.
 
     Raises:
-        DecompositionError: `bulk-windows`, `bulk-storage`.
+        DecompositionError: `bulk-windows`, `bulk-storage`, `bulk-fused`.
     """
     far, near, mask = shared
     tensor = far.storage.tensor
@@ -147,15 +148,15 @@ def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Wind
     assert wide is not None
     steps = (1, *(side.step for side in sides))
     box = (size, count, *(1,) * (len(tensor.shape) - 2))
-    key = (tensor.name, box, span, (*steps, *lower, *upper), order)
+    key, mapped = (tensor.name, box, span, (*steps, *lower, *upper), order), map_axes(tensor, atom, context)
     if key not in context.maps:
-        axes = tuple(reversed(range(len(tensor.shape))))
+        axes, merged = tuple(mapped.axes[d] for d in order), mapped.merged(order)
         name = context.name(f"{tensor.name}_map")
-        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps, lower, upper)
+        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps, lower, upper, merged)
     starts = dict(zip(order, (channels.offset, *(side.start for side in sides)), strict=True))
     far_view = View(
         buffer_of(far.storage), far.base() + far.linear(), Layout((size, count), (1, tensor.strides[order[1]])),
-        far.slot, origin=tuple(starts[d] for d in tensor.storage),
+        far.slot, origin=mapped.origin([starts[d] for d in range(len(order))]),
     )  # fmt: skip
     lines = _lines(near, size, count, span // nbytes or size, atom)
     near_view = View(

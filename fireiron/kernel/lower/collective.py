@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr
@@ -12,7 +14,7 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, For, Statement, View
 from fireiron.kernel.lower.choose import require_converged
 from fireiron.kernel.lower.context import Context, State, memory_view
-from fireiron.kernel.lower.fragment import at, digits_of, fragment_view, leaves_of, parts_of
+from fireiron.kernel.lower.fragment import along_axes, at, digits_of, fragment_view, leaves_of, parts_of
 from fireiron.kernel.lower.prolog import transform
 from fireiron.kernel.lower.window import Window
 from fireiron.language.atom import Atom, Operand
@@ -79,11 +81,13 @@ def _computed(operand: Operand, target: View, state: State, context: Context) ->
     storage.ownership.agree("", storage.name, "a prolog")
     rows = operand.shape[0]
     lanes = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
-    outer = tuple(as_expr(0) for _ in state.residual.sizes[:-2])
+    axes = state.windows["dst"].axes
 
     def local(register: Expr) -> tuple[Expr, ...]:
         held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], register))
-        return (*outer, *(lane + one for lane, one in zip(lanes, held, strict=True)))
+        row, column = (lane + one for lane, one in zip(lanes, held, strict=True))
+        places = dict(along_axes(axes, row, column))
+        return tuple(places.get(i, as_expr(0)) for i in range(len(axes)))
 
     def element(register: Expr) -> View:
         return attrs.evolve(target, offset=target.offset + register, layout=Layout(1, 0))
@@ -118,7 +122,8 @@ def _asked(window: Window) -> int:
 
 def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
     """Return the first fact of an atom that differs from the Move, and the number of facts that match before it."""
-    shape = tuple(size for _, size in state.residual.sizes[-2:])
+    *rows, columns = (size for _, size in state.residual.sizes)
+    shape = (prod(n if isinstance(n, int) else 0 for n in rows), columns)
     sides = [(atom.operand(role), state.windows[role].storage) for role in ROLES]
     if any(
         o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
@@ -182,7 +187,10 @@ def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[B
     ((_, stride),) = leaves_of(operand.layout[1])
     axes = list(window.axes)
     run = len(axes) - (2 if stride < rows else 1)
-    for i, shift in enumerate(local, start=len(axes) - 2):
+    together = [axis.dim for axis in axes[:-1] if axis.size != 1]
+    if len(together) > 1 and (operand.pitch or run < len(axes) - 1):
+        raise DecompositionError("row-order", f"its rows are {' and '.join(together)} together", fix="")
+    for i, shift in along_axes(axes, *local):
         steps = window.steps_along(i)
         if i == run and (steps is None or steps.leaves[0][1] != 1 or axes[i].steps is not None):
             raise DecompositionError(

@@ -6,6 +6,8 @@ coordinates. So ownership, stores and epilogs treat a fragment like any other re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, substitute
@@ -33,9 +35,10 @@ def fragment_view(operand: Operand, window: Window, state: State, context: Conte
     for extent, stride in leaves_of(operand.layout[1]):
         digits.append(context.variable(dims[0] if stride < rows else dims[1], extent))
     held = parts_of(operand.layout[1], rows, tuple(digits))
+    row, column = (thread + register for thread, register in zip(local, held, strict=True))
     axes = list(window.axes)
-    for i, (thread, register) in enumerate(zip(local, held, strict=True), start=len(axes) - 2):
-        axes[i] = at(axes[i], thread + register)
+    for i, shift in along_axes(axes, row, column):
+        axes[i] = at(axes[i], shift)
     loops = tuple(
         RegisterLoop(v, as_expr(n), unrolled=True)
         for v, (n, _) in zip(digits, leaves_of(operand.layout[1]), strict=True)
@@ -80,6 +83,23 @@ def parts_of(layout: Layout, rows: int, digits: tuple[Expr, ...]) -> tuple[Expr,
         row = row + digit * (stride if stride < rows else 0)
         column = column + digit * (stride // rows)
     return row, column
+
+
+def along_axes(axes: Sequence[Axis], row: Expr, column: Expr) -> list[tuple[int, Expr]]:
+    """Return the index of a matrix's element along each axis; all axes longer than 1, but the last axis, are its rows.
+
+    Args:
+        axes: axes of a window, the last with the matrix's columns.
+        row, column: the element's place in the matrix.
+    """
+    last = len(axes) - 1
+    first = next((i for i, axis in enumerate(axes[:-1]) if axis.size != 1), last - 1)
+    found = [(last, column)]
+    for i in range(last - 1, first, -1):
+        size = as_expr(axes[i].size)
+        found.append((i, row % size))
+        row = row // size
+    return [(first, row), *reversed(found)]
 
 
 def at(axis: Axis, local: Expr) -> Axis:
