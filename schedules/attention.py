@@ -562,7 +562,8 @@ def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: 
 
     def most(groups: int) -> int:
         """Return the most keys of a chunk."""
-        size = 128 if groups < 3 else 96 if widest <= WIDE else 64
+        bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
+        size = 128 if groups < 3 else 64 if widest > WIDE else 80 if bounded else 96
         if masked and width > WIDE and (ragged or groups < 2 or joins(spec)):
             size = min(size, 128 - step)
         if draws(spec):

@@ -43,7 +43,6 @@ from fireiron import (
     vector,
 )
 from fireiron import sum as summed
-from fireiron.schedules._attention_clocks import is_masked
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
@@ -432,7 +431,7 @@ def wgmma(
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
-    narrow, masked = depth + width <= 2 * WIDE, is_masked(spec)
+    narrow, masked = depth + width <= 2 * WIDE, any(step.compares_indices for step in spec.computed.steps)
     bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
     alone = not (draws(spec) or needs_registers(spec) or _slopes_vary(spec) or bounded)
     folded = spec.residual.extents[other]
