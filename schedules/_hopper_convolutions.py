@@ -113,8 +113,9 @@ class Choice:
         columns = _panel(self.spec, self.plan, self.span, self.w, self.copied)
         by_panels = _by_panels(self.w, columns, self.plan.channels)
         part = {**dict.fromkeys(self.w.batch, 1), **part_of(self.box, self.plan.groups), self.w.column: columns}
-        # Blocks of one tile store no faster by bulk stores.
-        return _by_warpgroups(part, self._slots(columns), by_panels) if self.plan.persistent else by_panels
+        # Blocks of one tile store no faster by bulk stores, and in some of one warpgroup ptxas serialises products.
+        apart = self.plan.persistent and self.plan.groups > 1
+        return _by_warpgroups(part, self._slots(columns), by_panels) if apart else by_panels
 
     def _slots(self, columns: int) -> int:
         """Return the number of panels of `columns` columns in shared memory: two if chunks leave room for a second."""

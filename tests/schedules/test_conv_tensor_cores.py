@@ -552,7 +552,7 @@ STORED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 def test_warpgroups_store_by_bulk(case: str) -> None:
     """Persistent blocks store so: each warpgroup stages its part, and waits for no other warpgroup."""
     make, form = STORED[case]
-    schedule = conv.wgmma(make(), persistent=True, **form)
+    schedule = conv.wgmma(make(), persistent=True, **{"pixels": 128, "groups": 2, **form})
     report = right(schedule).report
     assert max(site.conflict_degree for site in report.sites) <= 1.0
     source = schedule.cuda("sm_90a")
@@ -565,14 +565,18 @@ def test_warpgroups_store_by_bulk(case: str) -> None:
 
 OTHERWISE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "one tile of each block": (CASES["ragged, bias, relu"], {"persistent": False}),
-    "f32": (CASES["f32 results"], {}),
-    "lines off 16 bytes": (lambda: conv.conv2d(images(2, 6, 6, 32), filters(36, 3, 3, 32)), {}),
+    "one warpgroup": (CASES["ragged, bias, relu"], {"pixels": 64, "groups": 1, "persistent": True}),
+    "f32": (CASES["f32 results"], {"pixels": 128, "groups": 2}),
+    "lines off 16 bytes": (
+        lambda: conv.conv2d(images(2, 6, 6, 32), filters(36, 3, 3, 32)),
+        {"pixels": 128, "groups": 2},
+    ),
     "an unknown number of filters": (
         lambda: conv.conv2d(images(2, 6, 6, 32), filters(fi.symbol("K"), 3, 3, 32)),
         {"pixels": 128, "channels": 64, "runs": False},
     ),
-    "channels first": (FIRST["pointwise"], {}),
-    "six dims": (lambda: of_volumes(), {}),
+    "channels first": (FIRST["pointwise"], {"pixels": 128, "groups": 2}),
+    "six dims": (lambda: of_volumes(), {"pixels": 128, "groups": 2}),
 }
 
 
@@ -587,7 +591,7 @@ def test_results_that_threads_store(case: str) -> None:
 def test_boxes_whose_rows_of_matrices_are_no_boxes() -> None:
     """Of 16x12 pixels, 16 after each other end inside a row: threads write their fragments to shared memory."""
     spec = conv.conv2d(images(1, 16, 12, 32), filters(64, 1, 1, 32))
-    schedule = conv.wgmma(spec, pixels=192, channels=64, groups=1, runs=False, persistent=True)
+    schedule = conv.wgmma(spec, pixels=384, channels=64, groups=2, runs=False, persistent=True)
     right(schedule)
     source = schedule.cuda("sm_90a")
     assert "tma_store_4d" in source
