@@ -195,6 +195,11 @@ def test_gradients_of_a_bias(gpu: int, depth: int, dtype: str, at: str) -> None:
     wide = bias.detach().double().requires_grad_()
     scores = q.double() @ k.double().repeat_interleave(2, 1).mT * depth**-0.5
     scores = (scores + read(b, h, i, j, wide) * (j - i) * 0.01).masked_fill(j > i, -torch.inf)
-    want = torch.autograd.grad(scores.softmax(-1) @ v.double().repeat_interleave(2, 1), wide, dy.double())[0]
+    weights, values = scores.softmax(-1), v.double().repeat_interleave(2, 1)
+    want = torch.autograd.grad(weights @ values, wide, dy.double(), retain_graph=True)[0]
     assert torch.equal(first, second)
-    near(first, want, 1e-4 if dtype == "float32" else 2e-2)
+    # Gradients read the rounded result of attention, which alone moves sums over all scores by more than a share of them.
+    lost = ((weights @ values).to(kind).double() - weights @ values) * dy.double()
+    moved = torch.autograd.grad(scores, wide, (weights * lost.sum(-1, keepdim=True)).detach())[0]
+    within = 1e-4 if dtype == "float32" else 2e-2
+    assert ((first.double() - want).abs() <= within * want.abs().max() + 4 * moved.abs().max() + 1e-6).all()
