@@ -198,7 +198,7 @@ def test_gradients_of_a_bias(gpu: int, depth: int, dtype: str, at: str) -> None:
     weights, values = scores.softmax(-1), v.double().repeat_interleave(2, 1)
     want = torch.autograd.grad(weights @ values, wide, dy.double(), retain_graph=True)[0]
     assert torch.equal(first, second)
-    # Gradients read the rounded result of attention, which alone moves sums over all scores by more than a share of them.
+    # Gradients read the rounded result of attention, which alone moves sums over all scores by more than their share.
     lost = ((weights @ values).to(kind).double() - weights @ values) * dy.double()
     moved = torch.autograd.grad(scores, wide, (weights * lost.sum(-1, keepdim=True)).detach())[0]
     within = 1e-4 if dtype == "float32" else 2e-2
