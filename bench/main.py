@@ -101,6 +101,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from . import tiles
 
             return tiles.run(words[1:], command) if words[0] == "tiles" else tiles.run_fit(words[1:])
+        if words[:1] in (["attention-forms"], ["fit-attention"]):
+            from . import attention_forms as forms
+
+            return forms.run(words[1:]) if words[0] == "attention-forms" else forms.run_fit(words[1:])
         if words[:1] == ["build"]:
             from .build import run as build
 

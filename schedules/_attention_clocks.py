@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, prod
 
+import attrs
 import numpy as np
 
 from fireiron import ProgramChain, machine
@@ -12,16 +13,92 @@ from fireiron.schedules._heads import GROUP_ROWS, heads
 from fireiron.schedules._scores import columns
 
 SMS = machine("sm_90a").sms
-# Microseconds, fitted to 772 timings on an H200 with an error of 6 % (root mean square): bf16 and f16, 32 to 128
-# columns, 200 to 4096 queries and keys, with speculation, without a mask and with a causal one.
-TILE, TILE_COLUMN = 0.8, 0.008  # of a tile, and for each column of values
-CHUNK = 0.06  # of a chunk
-KEY, KEY_COLUMN = 0.0062, 0.00003  # of a key of a chunk, and for each column of keys and values, half of their sum
-MASKED, MASKED_COLUMN, MASKED_CHUNK = 0.09, 0.0064, 0.024  # added under masks
-PARALLEL = {1: 0.65, 2: 1.0, 3: 1.27}  # factors of a key's time, by the number of warpgroups that compute
-LAST = 0.5  # of a tile: how long blocks that draw tiles wait for the last one
 POINTS = 4  # queries of a tile, and keys of a chunk, for which a mask is evaluated
 MOST_KEYS = 8192  # beyond, whole chunks are most of a row
+
+
+@attrs.frozen
+class AttentionClocks:
+    """Hold the constants of the model, in microseconds.
+
+    Args:
+        tile, tile_column: time of a tile, and of each column of values.
+        chunk: time of a chunk, whatever its keys.
+        key, key_column: time of a key of a chunk, and of each column of keys and of values, for two warpgroups.
+        masked, masked_column, masked_chunk: time of a tile, of its columns and of a chunk that a mask adds.
+        one, three: factors of a key's time for one and three warpgroups.
+        last: part of a tile's time for which blocks that draw tiles wait for the last one.
+        launch: time of a launch.
+        timings: what the constants were fitted to.
+    """
+
+    tile: float
+    tile_column: float
+    chunk: float
+    key: float
+    key_column: float
+    masked: float
+    masked_column: float
+    masked_chunk: float
+    one: float
+    three: float
+    last: float
+    launch: float
+    timings: str
+
+    def microseconds(self, work: Work) -> float:
+        """Estimate the time of a kernel."""
+        tile = self.tile + self.tile_column * work.width
+        chunk = self.chunk
+        waves = work.rounds
+        if work.masked:
+            tile += self.masked + self.masked_column * work.width
+            chunk += self.masked_chunk
+            waves += self.last
+        else:
+            waves = ceil(waves)
+        factor = {1: self.one, 3: self.three}.get(work.groups, 1.0)
+        chunk += work.keys * factor * (self.key + self.key_column * (work.depth + work.width))
+        return self.launch + waves * (tile + chunk * work.chunks)
+
+
+@attrs.frozen
+class Work:
+    """Count the work of a kernel.
+
+    Args:
+        groups: number of warpgroups that compute, with 64 queries each.
+        keys: number of keys of a chunk.
+        depth, width: numbers of columns of keys and of values.
+        masked: whether a mask leaves keys out.
+        rounds: tiles of each multiprocessor.
+        chunks: chunks of a tile, in the mean.
+    """
+
+    groups: int
+    keys: int
+    depth: int
+    width: int
+    masked: bool
+    rounds: float
+    chunks: float
+
+
+FIT = AttentionClocks(
+    tile=0.8,
+    tile_column=0.008,
+    chunk=0.06,
+    key=0.0062,
+    key_column=0.000015,
+    masked=0.09,
+    masked_column=0.0064,
+    masked_chunk=0.024,
+    one=0.65,
+    three=1.27,
+    last=0.5,
+    launch=4.2,
+    timings="772 timings",
+)
 
 
 def microseconds(spec: ProgramChain, groups: int, keys: int) -> float:
@@ -32,15 +109,15 @@ def microseconds(spec: ProgramChain, groups: int, keys: int) -> float:
         groups: number of warpgroups that compute, with 64 queries each.
         keys: number of keys of a chunk.
     """
-    depth, width = columns(spec)
-    rows, extents = groups * GROUP_ROWS, spec.residual.extents
-    tiles = _chunks(spec, rows, keys)
-    mask = is_masked(spec)
-    start = TILE + TILE_COLUMN * width + (MASKED + MASKED_COLUMN * width if mask else 0.0)
-    chunk = CHUNK + (MASKED_CHUNK if mask else 0.0) + keys * PARALLEL[groups] * (KEY + KEY_COLUMN * (depth + width) / 2)
-    count = prod(n for name in heads(spec) if isinstance(n := extents[name], int)) * len(tiles) / SMS
-    waves = count + LAST if mask else ceil(count)
-    return waves * (start + chunk * sum(tiles) / len(tiles))
+    return FIT.microseconds(work_of(spec, groups, keys))
+
+
+def work_of(spec: ProgramChain, groups: int, keys: int) -> Work:
+    """Count the tiles and chunks of a kernel."""
+    extents, (depth, width) = spec.residual.extents, columns(spec)
+    tiles = chunks_of_tiles(spec, groups * GROUP_ROWS, keys)
+    count = prod(n for name in heads(spec) if isinstance(n := extents[name], int)) * len(tiles)
+    return Work(groups, keys, depth, width, is_masked(spec), count / SMS, sum(tiles) / len(tiles))
 
 
 def is_masked(spec: ProgramChain) -> bool:
@@ -48,8 +125,14 @@ def is_masked(spec: ProgramChain) -> bool:
     return any(step.where is not None for step in spec.computed.steps)
 
 
-def _chunks(spec: ProgramChain, rows: int, keys: int) -> Sequence[int]:
-    """Count the chunks of keys that each tile of queries visits: all, where a mask is not known from indices alone."""
+def chunks_of_tiles(spec: ProgramChain, rows: int, keys: int) -> Sequence[int]:
+    """Count the chunks of keys that each tile of queries visits: all, where a mask is not known from indices alone.
+
+    Args:
+        spec: the program.
+        rows: number of queries of a tile.
+        keys: number of keys of a chunk.
+    """
     queries, whole = (n for name in "ij" if isinstance(n := spec.residual.extents[name], int))
     tiles, chunks = ceil(queries / rows), ceil(whole / keys)
     step = next((s for s in spec.computed.steps if s.where is not None), None)
