@@ -569,7 +569,7 @@ def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: 
         if draws(spec):
             size = min(size, 96 if width <= WIDEST else 64)  # random bits need registers too
         if masked and width > WIDEST:
-            size = min(size, 80)
+            size = min(size, 64 if needs_registers(spec) else 80)
         if needs_registers(spec):  # what functions read or compute needs registers too
             size = min(size, 64 if _bounds(spec) else 80 if joins(spec) else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):

@@ -455,8 +455,7 @@ def wgmma(
         return chunk * (depth + width) * nbytes + len(by_bulk) * SLOT_NBYTES
 
     if chunk is None:
-        wide = depth + width > 2 * WIDE
-        chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and reads_both(spec) else 64
+        chunk = 64 if not _crowded(spec, row) else 32 if row == "j" else 48 if groups > 2 else 64
         if depth + width > 4 * WIDE:  # sums take most registers, and held tiles most of shared memory
             fitting = (32,) if draws(spec) else (64, 32) if by_bulk else (64, 48, 32)
             free = HOPPER_SHARED - own
@@ -615,6 +614,18 @@ def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
     # The program reads s for the weights, and again if the derivative needs s.
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2
+
+
+def _crowded(spec: ProgramChain, row: str) -> bool:
+    """Say whether random bits, or what functions and masks of wide heads read and compute, take registers of sums."""
+    wide, sizes = sum(columns(spec)) > 2 * WIDE, [spec.residual.extents[name] for name in "ij"]
+    ragged = any(not isinstance(n, int) or n % WIDE for n in sizes)
+    inputs = {tensor.name for tensor in spec.computed.inputs}
+    reads = (ref for step in spec.computed.steps for ref in step.reads if ref.name in inputs)
+    points = any({"i", "j"} <= {d.name for d in ref.dims} for ref in reads)
+    if row == "i":
+        return draws(spec) or (wide and (points or reads_both(spec)))
+    return draws(spec) or (wide and (points or _slopes_vary(spec) or (needs_registers(spec) and ragged)))
 
 
 def _one_wave(spec: ProgramChain, row: str, groups: int) -> bool:
