@@ -292,6 +292,68 @@ def test_functions_of_arrays() -> None:
             assert "for (int j = 0; j < block_i / 2 + 1; ++j)" in schedule.cuda("sm_80")
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("bulk_store", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "group", "groups"),
+    [
+        ((100, 150, 64, 64), 1, 2),
+        ((140, 70, 32, 48), 1, 1),  # rows of 64 and of 96 bytes
+        ((70, 140, 80, 96), 1, 1),
+        ((72, 90, 128, 128), 1, 1),  # results are stored by panels
+        ((40, 70, 64, 32), 3, 1),
+    ],
+)
+def test_blocks_that_loop_over_tiles(sizes: Any, group: int, groups: int, bulk_store: bool, causal: bool) -> None:
+    """Blocks draw tiles under a mask; each warpgroup stores its own results."""
+    queries, keys, *_ = sizes
+    given = arrays(sizes, group, "float16")
+    seen = (lambda i, j: j <= i + keys - queries)(*places(queries, keys)) if causal else np.full((queries, keys), True)
+    want = wanted(given, seen)
+    described = [fi.tensor(*x.shape, dtype="f16", name=n) for n, x in given.items()]
+    rows = [fi.tensor(*given["q"].shape[:-1], dtype="f32") for _ in range(2)]
+    numbers = *given.values(), *(want[name].astype(np.float32) for name in ("lse", "delta"))
+    for of, names in ((gradients.of_queries, ("dq",)), (gradients.of_keys, ("dk", "dv"))):
+        spec = of.on(**({} if group == 1 else GROUPED))(*described, *rows, causal=causal)
+        schedule = gradients.wgmma(spec, groups=groups, chunk=32, persistent=True, bulk_store=bulk_store)
+        source = schedule.cuda("sm_90a")
+        assert ("tma_store_" in source) == bulk_store
+        assert ("item_full" in source) == causal
+        made = schedule.simulate(*numbers)
+        assert made.report is None or max(site.conflict_degree for site in made.report.sites) <= 2.0
+        for name, array in zip(names, made.arrays.values(), strict=False):
+            np.testing.assert_allclose(array, want[name], rtol=4e-3, atol=4e-3)
+
+
+def test_results_that_bulk_stores_do_not_take() -> None:
+    """Results of f32, and lines that do not start at multiples of 16 bytes."""
+    four = [fi.tensor(1, 2, 128, 64, dtype="f16") for _ in range(4)]
+    rows = [fi.tensor(1, 2, 128, dtype="f32") for _ in range(2)]
+    odd = fi.tensor(1, 2, 128, 64, dtype="f16", strides=(2 * 128 * 65, 128 * 65, 65, 1), name="y")
+    for out in ("f32", odd):
+        assert "tma_store_" not in gradients.wgmma(gradients.of_queries(*four, *rows, out=out)).cuda("sm_90a")
+    assert "tma_store_" in gradients.wgmma(gradients.of_queries(*four, *rows)).cuda("sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("length", "depth", "causal", "names"),
+    [
+        (512, 64, False, ("wgmma_1x1x128x128_bf16", "wgmma_1x1x128x64_bf16")),
+        (300, 64, False, ("wgmma_1x1x128x64_bf16", "wgmma_1x1x128x64_bf16")),  # 128 keys leave much of a chunk empty
+        (1024, 128, False, ("wgmma_1x1x128x64_bf16", "wgmma_1x1x128x64_bf16")),
+        (4096, 128, False, ("wgmma_1x1x192x64_bf16", "wgmma_1x1x128x64_bf16")),  # long loops: a tile of each block
+        (4096, 128, True, ("wgmma_1x1x128x64_bf16", "wgmma_1x1x128x64_bf16")),
+    ],
+)
+def test_tiles_follow_lengths(length: int, depth: int, causal: bool, names: tuple[str, str]) -> None:
+    four = [fi.tensor(1, 64, length, depth, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(1, 64, length, dtype="f32") for _ in range(2)]
+    made = [gradients.wgmma(f(*four, *rows, causal=causal)) for f in (gradients.of_queries, gradients.of_keys)]
+    assert tuple(each.name for each in made) == names
+    loops = [depth == 64 or length < 2048 or (causal and n == 0) for n in range(2)]
+    assert ["trip * blocks" in m.cuda("sm_90a") or "item_full" in m.cuda("sm_90a") for m in made] == loops
+
+
 def test_rows_of_numbers_by_bulk_copies() -> None:
     """A slot that holds one line of 128 bytes still starts where the swizzled pattern does."""
     given = arrays((100, 70, 64, 64), 1, "float16")
