@@ -1,7 +1,8 @@
 """Concatenations in place: kernels write what they compute to its slice of the concatenation's memory, without a copy.
 
 Such a concatenation has no launch: its operands are views of it, for all their readers. Kernels write all operands, or
-none: inputs of the graph, results of a library and operands that occur twice are copied with the others, as before.
+none: inputs of the graph, results of a library, what a library reads too, and operands that occur twice are copied with
+the others.
 
 Kernels must write and read the slices as fast as arrays of their own. A slice starts at a sector of 32 bytes, and so do
 its lines, which are no shorter than two sectors: bulk copies and vectors of 16 bytes then serve them, and no sector is
@@ -84,11 +85,16 @@ def in_place(
         places = search.places(number, found) if made[search.whole[number]] else None
         if places is None:
             continue
-        changes: dict[int, Change] = {}
-        for at, part in enumerate(parts):
-            gone = not places.joined.isdisjoint(part.nodes)
-            if gone or any(places.views[i] != found[i] for i in (*part.inputs, *part.outputs)):
-                changes[at] = Change(part, made[at], [] if gone else _again(kernels, launches[at], places.views))
+        gone = [at for at, part in enumerate(parts) if not places.joined.isdisjoint(part.nodes)]
+        moved = [
+            at
+            for at, part in enumerate(parts)
+            if at not in gone and any(places.views[i] != found[i] for i in (*part.inputs, *part.outputs))
+        ]
+        if any(launches[at].kernel is None for at in moved):  # a library's functions take arrays of their own
+            continue
+        changes = {at: Change(parts[at], made[at], []) for at in gone}
+        changes |= {at: Change(parts[at], made[at], _again(kernels, launches[at], places.views)) for at in moved}
         other = [changes[at].after if at in changes else made[at] for at in range(len(parts))]
         then = _early(graph, parts, order, changes)
         new = _begun(graph, [x for at in then for x in other[at]], places.views)
@@ -104,8 +110,7 @@ def in_place(
 
 def _again(kernels: Kernels, launch: Launch, views: Mapping[int, View]) -> list[Launch]:
     """Return the launches of a part whose arrays lie elsewhere, with the reason why it is a part."""
-    why = "" if launch.kernel is None else launch.why
-    return [attrs.evolve(x, why=x.why or why) for x in kernels.of(launch.part, views)]
+    return [attrs.evolve(x, why=x.why or launch.why) for x in kernels.of(launch.part, views)]
 
 
 def _early(graph: Graph, parts: Sequence[Part], order: Sequence[int], moving: Collection[int]) -> list[int]:
@@ -186,10 +191,9 @@ class Search:
             n: at for at, found in enumerate(done) if {nodes[n].op for n in found} == {"concatenate"} for n in found
         }
         # Kernels that write to elements at numbers need zeros ahead of them, or an array of the caller.
-        written = {i for part in parts if part.kind != "foreign" for i in part.outputs if nodes[i].kind != "scatter"}
+        written = {i for part in parts for i in part.outputs if nodes[i].kind != "scatter"}
         returned = {base_of(graph, i) for i in graph.outputs}
         self.writable = (written | self.whole.keys()) - returned
-        self.foreign = [i for node in nodes if node.kind == "foreign" for i in node.inputs]
 
     def places(self, number: int, views: Mapping[int, View]) -> Places | None:
         """Return the places of a concatenation's operands; None where one cannot be written in place.
@@ -202,7 +206,7 @@ class Search:
         if not self._placed(number, views[number], views, found):
             return None
         made = moved_views(self.graph, views, found)
-        if made is None or any(made[i] != views[i] for i in self.foreign):
+        if made is None:
             return None
         joined = {number, *(i for i in found if i in self.whole)}
         gone = {self.whole[i] for i in joined}
