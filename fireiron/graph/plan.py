@@ -324,7 +324,7 @@ def plan(
         if samples is None:
             from fireiron.graph.in_place import in_place
 
-            launches, views = in_place(made, launches, views, kernels, spends)
+            made, launches, views = in_place(made, launches, views, kernels, spends)
         kernels.keep()
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)

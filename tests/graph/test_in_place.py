@@ -52,7 +52,7 @@ def copies(made: Plan) -> int:
 def before(graph: Graph, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Plan:
     """Make the plan that copies all operands."""
     with monkeypatch.context() as patch:
-        patch.setattr(placing, "in_place", lambda graph, launches, views, *_: (list(launches), views))
+        patch.setattr(placing, "in_place", lambda graph, launches, views, *_: (graph, list(launches), views))
         return plan(graph, "sm_89", **options)
 
 
@@ -157,10 +157,13 @@ COPIED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
         lambda x, y: np.concatenate([nn.softmax(x).T, nn.softmax(y)], 1).sum(0), ((64, 64), (64, 64))
     ),
     "between sectors": (
-        lambda x, y: np.concatenate([nn.softmax(x), nn.softmax(y)], 1) .T @ y, ((64, 40), (64, 72))
+        lambda x, y: np.concatenate([nn.softmax(x), nn.softmax(y)], 1) .T @ y, ((64, 72), (64, 40))
     ),
     "short lines": (
         lambda x, y: np.concatenate([nn.softmax(x), nn.softmax(y)], 1).T @ y, ((64, 112), (64, 16))
+    ),
+    "numbers": (
+        lambda x, y: np.concatenate([nn.softmax(x), np.zeros((8, 64), "float16")], 0) @ y, ((56, 64), (64, 64))
     ),
     "another type": (
         lambda x, y: np.concatenate([nn.softmax(x).astype("float32"), nn.softmax(y)], 1).sum(0), ((64, 64), (64, 64))
@@ -184,11 +187,43 @@ COPIED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 
 @pytest.mark.parametrize("name", COPIED)
 def test_what_is_copied(name: str) -> None:
+    """For small arrays, a kernel for one operand takes as long as one for all."""
     function, shapes = COPIED[name]
     made = traced(function, *shapes).plan("sm_89")
-    assert copies(made), made.explain()
-    assert not made.joined
+    assert copies(made) or name == "sums at numbers", made.explain()
     checked(made)
+
+
+@pytest.mark.parametrize("name", sorted(COPIED.keys() - {"another type", "a matrix for each batch"}))
+def test_one_operand_is_copied(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "_pays", lambda *_: True)
+    function, shapes = COPIED[name]
+    graph = traced(function, *shapes)
+    made, old = graph.plan("sm_89"), before(graph, monkeypatch)
+    assert copies(made) == copies(old) - len(made.joined) < copies(old)
+    assert sum(made.graph.nodes[n].op == "copy" for x in made.launches for n in x.part.nodes) == 1
+    assert len(made.launches) == len(old.launches) - len(made.joined) + 1
+    checked(made)
+
+
+@pytest.mark.parametrize(("widths", "found"), [((512, 512, 1024), 0), ((512, 256, 1024), 1)])
+def test_at_most_half_of_a_concatenation_is_copied(widths: tuple[int, ...], found: int) -> None:
+    """Large parts take longer to copy than a launch."""
+    graph = traced(
+        lambda x, y, z, w: np.concatenate([nn.softmax(x), nn.softmax(y), z], 1) @ w,
+        *[(8192, width) for width in widths], (sum(widths), 64),
+    )  # fmt: skip
+    made = graph.plan("sm_90a")
+    assert copies(made) == found, made.explain()
+    assert made.memory.nbytes <= 2 * 8192 * sum(widths)
+
+
+def test_two_operands_are_copied_with_all() -> None:
+    graph = traced(
+        lambda x, y, z, w: np.concatenate([nn.softmax(x), y, z], 1) @ w,
+        (8192, 1024), (8192, 256), (8192, 256), (1536, 64),
+    )  # fmt: skip
+    assert copies(graph.plan("sm_90a")) == 1
 
 
 def called(reads: bool) -> Graph:
@@ -310,6 +345,28 @@ def test_a_copy_of_an_operand_runs_behind_what_it_copies() -> None:
     assert copies(made) == 0, made.explain()
     ops = [[made.graph.nodes[n].op for n in x.part.nodes] for x in made.launches]
     assert ops.index(["copy"]) == ops.index(["matmul"]) + 1
+    checked(made)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_copy_of_an_operand_runs_behind_the_peak_of_memory(read: bool) -> None:
+    """Before larger results are gone, the whole would be one array more; other readers of the copy do not wait."""
+
+    def function(x: Any, y: Any, w: Any) -> Any:
+        product = x @ x.transpose(0, 2, 1)
+        if read:
+            turned = product.reshape(2, 2, 32, 32).transpose(0, 2, 1, 3).reshape(2, 32, 64)
+            others = [turned @ w[:, :16]]
+        wide = np.exp(-np.abs(y @ w))  # 16 times the bytes of the whole
+        if not read:
+            turned = product.reshape(2, 2, 32, 32).transpose(0, 2, 1, 3).reshape(2, 32, 64)
+            others = []
+        return np.concatenate([turned, nn.softmax(wide @ w.T).reshape(2, 32, 64)], 2).sum(0), *others
+
+    made = traced(function, (4, 32, 64), (64, 64), (64, 2048)).plan("sm_89")
+    assert copies(made) == read, made.explain()
+    ops = [[made.graph.nodes[n].op for n in x.part.nodes if made.graph.nodes[n].kind != "view"] for x in made.launches]
+    assert read or ops[-2:] == [["copy"], ["sum"]]
     checked(made)
 
 
