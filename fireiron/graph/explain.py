@@ -53,6 +53,11 @@ def explain(plan: Plan) -> str:
         f"  {memory.nbytes} bytes for results between kernels, {memory.apart} without sharing, "
         f"{memory.eager} where operators run one by one"
     )
+    for whole, parts in plan.joined.items():
+        said = ", ".join(names[i] for i in parts)
+        lines.append(
+            f"  {names[whole]}{described(graph.nodes[whole])} needs no copy: kernels write {said} to their places in it"
+        )
     for place, launch in enumerate(plan.launches):
         why = [*([launch.why] if launch.why else []), *_short(launch.part.why)]
         lines += [f"  {place}: {text}" for text in why]

@@ -118,7 +118,8 @@ class PartProgram:
     def _room(self, number: int, axis: int, vector: int) -> int:
         """Count the elements of a line's memory that kernels may read or, of a result, write."""
         view = self.views[number]
-        return room(view, axis, vector) if has_padding(self.graph, view) else 0
+        beside = number in self.part.outputs and view.node != number  # another kernel's results lie in the gaps
+        return room(view, axis, vector) if has_padding(self.graph, view) and not beside else 0
 
     def _attention(self) -> None:
         """Name dims and arrays as the presets of attention do."""

@@ -42,6 +42,9 @@ def picture(plan: Plan) -> Picture:
     lanes = _lanes(wires)
     count = max(lanes.values(), default=-1) + 1
     said = {i: f"{names[i]}{described(plan.graph.nodes[i])}" for i in lanes}
+    for whole, parts in plan.joined.items():
+        said |= {i: f"{said[i]} in {names[whole]}" for i in parts}
+    wholes = _wholes(plan)
     start = LANE * count  # where names begin
     box = start + max((width_of(text, SMALL) for text in said.values()), default=0.0) + 2 * PAD
     drawing = Drawing(f"data flow of {plan.graph.name}")
@@ -62,7 +65,9 @@ def picture(plan: Plan) -> Picture:
     for number, (one, head, rows) in enumerate(zip(flows, heads, chips, strict=True)):
         y += GAP
         part = plan.launches[number].part
-        entries, results = len(one.rows[0]), [i for i in part.outputs if i in lanes]
+        entries = len(one.rows[0])
+        # Each with the operation from which its line leaves the box.
+        results = [(i, i) for i in part.outputs if i in lanes] + [pair for pair in wholes[number] if pair[0] in lanes]
         tall = HEAD + LINE * entries + STEP * len(one.rows) + GAP
         drawing.rect(box, y, wide, tall, "panel", "edge", 4, tip=_tip(plan, number))
         drawing.text(box + PAD, y + 16, head, bold=True)
@@ -76,10 +81,10 @@ def picture(plan: Plan) -> Picture:
         _edges(drawing, one, at)
         _chips(drawing, plan, one, rows, at, names)
         y += tall
-        for i in results:
+        for i, source in results:
             y += LINE
             begun[i] = ends[i] = y
-            (row,) = [number for number, place in enumerate(one.rows[-1]) if place.node == i]
+            (row,) = [number for number, place in enumerate(one.rows[-1]) if place.node == source]
             x, top = at[-1][row]
             bottom = top + CHIP / 2 if one.rows[-1][row].passed else top + CHIP
             _named(drawing, start, y, said[i])
@@ -101,9 +106,21 @@ def _wires(plan: Plan, flows: list[Flow]) -> list[Wire]:
             first.setdefault(place.node, -1)
             last[place.node] = max(last.get(place.node, -1), number)
         first |= {i: number for i in launch.part.outputs}
+    for number, pairs in enumerate(_wholes(plan)):
+        first |= {whole: number for whole, _ in pairs}
     for i in _outputs(plan):  # an output may be an input
         first.setdefault(i, -1)
     return sorted((Wire(i, at, last.get(i, at)) for i, at in first.items()), key=lambda wire: wire.first)
+
+
+def _wholes(plan: Plan) -> list[list[tuple[int, int]]]:
+    """List, for each launch, the concatenations whose last part it writes, each with this part."""
+    found: list[list[tuple[int, int]]] = [[] for _ in plan.launches]
+    for whole, parts in plan.joined.items():
+        at = {i: number for number, launch in enumerate(plan.launches) for i in launch.part.outputs if i in parts}
+        last = max(parts, key=lambda i: at[i])
+        found[at[last]].append((whole, last))
+    return found
 
 
 def _outputs(plan: Plan) -> list[int]:

@@ -30,7 +30,16 @@ from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.row_parts import over_several
 from fireiron.graph.starts import at_vectors
-from fireiron.graph.views import View, held, materialised, outputs_apart, padded_lines, views_of, with_matrices
+from fireiron.graph.views import (
+    View,
+    base_of,
+    held,
+    materialised,
+    outputs_apart,
+    padded_lines,
+    views_of,
+    with_matrices,
+)
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, keep_choices, kept_choice, kept_together
 from fireiron.kernel.ir.statements import Turn, walk
@@ -79,6 +88,8 @@ class Launch:
         why: the reason why there is no kernel or no fusion; "" without one.
         once: whether the step depends on numbers and fixed inputs alone, so that its results are kept from call to
             call.
+        begun: the concatenations that launches write in place (`fireiron.graph.in_place`), if this launch is the first
+            to write a part of them.
     """
 
     part: Part
@@ -86,10 +97,14 @@ class Launch:
     why: str = ""
     exposed_us: float = 0.0
     once: bool = False
+    begun: tuple[int, ...] = ()
 
     def own(self, views: Mapping[int, View]) -> tuple[int, ...]:
-        """List the results with memory of their own: what is written in place lies in another array."""
-        return tuple(i for i in self.part.outputs if views[i].node == i)
+        """List what gets memory for this launch: concatenations that it begins, and results.
+
+        Results that are written in place lie in another array.
+        """
+        return (*self.begun, *(i for i in self.part.outputs if views[i].node == i))
 
     @property
     def cleared(self) -> tuple[int, ...]:
@@ -206,6 +221,17 @@ class Plan:
         targets = {node.inputs[2] for node in nodes if node.op == "scatter"}
         return frozenset(place for place, i in enumerate(self.graph.inputs) if i in targets)
 
+    @cached_property
+    def joined(self) -> Mapping[int, tuple[int, ...]]:
+        """List, by concatenation without a launch, the results that kernels write to its memory."""
+        computed = {n for launch in self.launches for n in launch.part.nodes}
+        found: dict[int, tuple[int, ...]] = {}
+        for number, node in enumerate(self.graph.nodes):
+            if node.op == "concatenate" and number not in computed:
+                bases = [base_of(self.graph, i) for i in node.inputs]
+                found[number] = tuple(n for base in bases for n in found.get(base, (base,)))
+        return found
+
     @property
     def kernels(self) -> tuple[Lowered, ...]:
         """List the kernels in the order of their launches."""
@@ -255,7 +281,8 @@ class Plan:
 
 def plan(
     graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False,
-    together: Sequence[int] = (), samples: Samples | None = None, gaps: Sequence[int] = (), **rules: bool,
+    together: Sequence[int] = (), samples: Samples | None = None, gaps: Sequence[int] = (),
+    spends: bool = False, **rules: bool,
 ) -> Plan:  # fmt: skip
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
@@ -269,6 +296,7 @@ def plan(
         samples: the numbers in the graph that become symbols in kernels; see `fireiron.graph.sizes`. Lines of results
             are not padded then.
         gaps: positions of the outputs whose lines may be padded too.
+        spends: whether calls release inputs (`Plan.spend`), so that choices that need memory count these too.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -291,7 +319,13 @@ def plan(
     if whole is not None:
         made, views, parts = _parted(whole, may)
     with kept_together():
-        launches = _of_parts(made, parts, views, target, samples, dependent)
+        kernels = Kernels(made, target, samples, dependent)
+        launches = [launch for part in parts for launch in kernels.of(part, views)]
+        if samples is None:
+            from fireiron.graph.in_place import in_place
+
+            made, launches, views = in_place(made, launches, views, kernels, spends)
+        kernels.keep()
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
         raise UsageError(
@@ -308,31 +342,45 @@ def plan(
     return Plan(passed, made, tuple(launches), views, memory, target, strict, samples, sizes)
 
 
-def _of_parts(
-    graph: Graph, parts: Sequence[Part], views: Mapping[int, View], arch: str, samples: Samples | None, early: bool
-) -> list[Launch]:
-    """Give the parts their launches: those of an equal part, those on disk, or new ones."""
-    launches: list[Launch] = []
-    settled, free, given = settled_nodes(graph), free_nodes(graph), _given(graph)
-    known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
-    new: list[tuple[KeptLaunches, list[Launch]]] = []
-    for part in parts:
-        if _once(graph, part, settled, given):
-            launches.append(Launch(part, None, ONCE, once=True))
-            continue
-        form = form_of(graph, part, views, free)
-        if form.key in known:
-            launches += moved(known[form.key][1], known[form.key][0], form)
-        else:
-            kept = kept_launches(form, graph, part, views, arch, samples, early)
-            found = None if kept is None else kept.read()
-            if found is None:
-                found = _launches(graph, part, views, arch, samples)
-                new += [] if kept is None else [(kept, found)]
-            known[form.key] = form, found
-            launches += found
-    keep_choices({kept.key: kept.facts(found) for kept, found in new})
-    return launches
+class Kernels:
+    """Give parts their launches: those of an equal part, those on disk, or new ones.
+
+    Args:
+        graph: the graph of the parts.
+        arch: the target.
+        samples: numbers that become symbols in kernels; None for a graph without symbols.
+        early: whether kernels may begin while the kernel before them ends.
+    """
+
+    def __init__(self, graph: Graph, arch: str, samples: Samples | None, early: bool) -> None:
+        self.graph, self.arch, self.samples, self.early = graph, arch, samples, early
+        self.settled, self.free, self.given = settled_nodes(graph), free_nodes(graph), _given(graph)
+        self.known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
+        self.new: list[tuple[KeptLaunches, list[Launch]]] = []
+
+    def of(self, part: Part, views: Mapping[int, View]) -> list[Launch]:
+        """Return the launches of a part.
+
+        Args:
+            part: the part.
+            views: for each node, where its elements lie in memory.
+        """
+        if _once(self.graph, part, self.settled, self.given):
+            return [Launch(part, None, ONCE, once=True)]
+        form = form_of(self.graph, part, views, self.free)
+        if form.key in self.known:
+            return moved(self.known[form.key][1], self.known[form.key][0], form)
+        kept = kept_launches(form, self.graph, part, views, self.arch, self.samples, self.early)
+        found = None if kept is None else kept.read()
+        if found is None:
+            found = _launches(self.graph, part, views, self.arch, self.samples)
+            self.new += [] if kept is None else [(kept, found)]
+        self.known[form.key] = form, found
+        return found
+
+    def keep(self) -> None:
+        """Keep the new launches on disk."""
+        keep_choices({kept.key: kept.facts(found) for kept, found in self.new})
 
 
 def _parted(graph: Graph, gaps: Sequence[int] | None) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:
@@ -364,8 +412,9 @@ def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views
         launches: the launches, in order.
         views: for each node, where its elements lie in memory.
     """
-    spent = most_alive(_spent(graph, launches, views))
-    return attrs.evolve(_memory(graph, launches, views), eager=most_alive(_one_by_one(given)), spent=spent)
+    _, spent = peaks(graph, launches, views)
+    found = plan_memory(_between(graph, launches, views))
+    return attrs.evolve(found, eager=most_alive(_one_by_one(given)), spent=spent)
 
 
 def _given(graph: Graph) -> frozenset[int]:
@@ -585,8 +634,14 @@ def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) 
     return [Interval(_nbytes(graph, views, i), at, last.get(i, len(launches))) for i, at in first.items()]
 
 
-def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
-    """Place results that are not outputs in one block of memory."""
+def peaks(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> tuple[int, int]:
+    """Return the most bytes alive at once in `Plan.spend`: of results, and of results and inputs."""
+    alive = _spent(graph, launches, views)
+    return most_alive(x for x in alive if x.first != BEFORE), most_alive(alive)
+
+
+def _between(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> dict[int, Interval]:
+    """Return the lifetimes of results that are not outputs, which share one block of memory."""
     owned = {views[i].node for i in graph.outputs}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -595,8 +650,7 @@ def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View])
             last[views[i].node] = place
         if launch.kernel is not None:
             first |= {i: place for i in launch.own(views)}
-    alive = {i: Interval(_nbytes(graph, views, i), at, last.get(i, at)) for i, at in first.items() if i not in owned}
-    return plan_memory(alive)
+    return {i: Interval(_nbytes(graph, views, i), at, last.get(i, at)) for i, at in first.items() if i not in owned}
 
 
 def _nbytes(graph: Graph, views: Mapping[int, View], number: int) -> int:

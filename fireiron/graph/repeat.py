@@ -100,7 +100,7 @@ class Repeat:
         offsets = _small(runner, by_library, launches) if spend else dict(plan.memory.offsets)
         ends = (at + nodes[i].dtype.nbytes_of(runner.sizes[i]) for i, at in offsets.items())
         nbytes = max(ends, default=0) if spend else plan.memory.nbytes
-        held = {*plan.graph.inputs, *touched, *(i for _, launch in launches for i in launch.part.outputs)}
+        held = {*plan.graph.inputs, *touched, *(i for _, x in launches for i in (*x.begun, *x.part.outputs))}
         steps = tuple(
             Step(
                 launch,

@@ -288,7 +288,7 @@ class Runner:
         self.said: dict[int, dict[str, int]] = {}  # by launch, the sizes that no array's shape says
         self.quick: dict[tuple[int, int], Quick] = {}
         self.repeats: dict[tuple[int, bool], Repeat | None] = {}  # by device, and by whether arrays are spent
-        self.sizes = {i: held(plan.views[i]) for launch in plan.launches for i in launch.part.outputs}
+        self.sizes = {i: held(plan.views[i]) for x in plan.launches for i in (*x.begun, *x.part.outputs)}
         self.failed: set[int] = set()
         self.compiled: dict[Schedule | KeptSchedule, Any] = {}
         self.ahead = False  # whether all kernels have been compiled

@@ -226,7 +226,8 @@ class Compiled:
             return self._by_torch
         strict, early, switched = self._asked
         gaps = self._only_saved(places)
-        made = plan(graph, self.options.get("arch"), strict, early, together, None, gaps, **switched)
+        spends = self.training is not None and self.training.first is None  # callers of forward passes hold the inputs
+        made = plan(graph, self.options.get("arch"), strict, early, together, None, gaps, spends, **switched)
         _plans.append(made)
         return self._call(made, places, inputs)
 

@@ -145,6 +145,61 @@ def views_of(
     return found
 
 
+def moved_views(graph: Graph, views: Mapping[int, View], places: Mapping[int, View]) -> dict[int, View] | None:
+    """Return where elements lie if some results lie elsewhere; None where strides cannot express a view of these.
+
+    Args:
+        graph: the graph.
+        views: where elements lie.
+        places: where the elements of some results lie instead.
+    """
+    found = dict(views)
+    for number, node in enumerate(graph.nodes):
+        if number in places:
+            found[number] = places[number]
+        elif node.kind == "view" and number in views and found[node.inputs[0]] is not views[node.inputs[0]]:
+            view = _viewed(found[node.inputs[0]], node.op, node.shape, dict(node.attributes))
+            if view is None:
+                return None
+            found[number] = view
+    return found
+
+
+def sliced(view: View, axis: int, start: int, extent: int) -> View:
+    """Return where a slice along an axis lies.
+
+    Example:
+        >>> sliced(View(0, 0, (4, 24), (24, 1)), 1, 8, 16)
+        View(node=0, offset=8, shape=(4, 16), strides=(24, 1))
+    """
+    shape = (*view.shape[:axis], extent, *view.shape[axis + 1 :])
+    return attrs.evolve(view, offset=view.offset + start * view.strides[axis], shape=shape)
+
+
+def source_of(graph: Graph, number: int, view: View) -> tuple[int, View] | None:
+    """Return the node whose transposes and reshapes a node shows, and where its elements lie if the shown ones do so.
+
+    The result is None where the node shows a part of another or repeats it, and where strides cannot express the place.
+
+    Args:
+        graph: the graph.
+        number: the node.
+        view: where its elements lie.
+    """
+    while (node := graph.nodes[number]).kind == "view":
+        shape = graph.nodes[node.inputs[0]].shape
+        strides: tuple[int, ...] | None = None
+        if node.op == "transpose":
+            axes: Order = node["axes"]
+            strides = tuple(view.strides[axes.index(a)] for a in range(len(shape)))
+        elif node.op == "reshape":
+            strides = reshaped(view.shape, view.strides, shape)
+        if strides is None:
+            return None
+        number, view = node.inputs[0], attrs.evolve(view, shape=shape, strides=strides)
+    return number, view
+
+
 def padded_lines(graph: Graph, orders: Mapping[int, Order], kept: Set[int]) -> dict[int, tuple[int, ...]]:
     """Choose strides for results of odd widths that products read or write, so that lines start at whole vectors.
 
