@@ -1,13 +1,15 @@
 """Time attention, and torch's SDPA by cuDNN and by flash, or flex-attention compiled, in one process, interleaved.
 
 `python -m bench attention --shape BxHxSxD ... [--causal] [--score soft-cap] [--mask window] [-o FILE.jsonl]`, or
-`--table` for all forward rows of the table in notebooks/numbers.md. Each result is compared with f64 first, in chunks
-of queries. Score functions and masks are compared with flex-attention, which compiles them, and others with SDPA.
+`--table` for all forward rows of the table in notebooks/numbers.md, or `--seed WORD --count N` for drawn shapes. Each
+result is compared with f64 first, in chunks of queries. Score functions and masks are compared with flex-attention,
+which compiles them, and others with SDPA.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -36,6 +38,8 @@ EIGHT_ERROR = 2.0**-3  # the same where weights are rounded to e4m3
 PRESETS = {"mma": attention.mma, "simt": attention.simt, "volta": attention.volta, "wgmma": attention.wgmma}
 SCORES, MASKS = ("soft-cap", "alibi"), ("window", "documents")
 CAP, WINDOW, DOCUMENTS = 20.0, 512, 8
+# What drawn shapes have: columns, powers of 2 of the sequence, batch and heads, and the least and most scores.
+DRAWN, LENGTHS, LEADS, SCORED = (32, 64, 64, 64, 80, 96, 128, 128, 128), (7.0, 12.0), (1, 2, 4, 8, 16, 32), (27, 32)
 # Each row of the table in notebooks/numbers.md, as words of the command line.
 TABLE = (
     "--shape 4x16x4096x128 1x16x16384x128 4x16x4096x64 1x16x16384x64 32x16x384x64",
@@ -114,10 +118,23 @@ def run(words: Sequence[str], command: str = "") -> int:
         found = _planned(work, plan, options.arch) if why else _timed(work, plan)
         return found | {"causal": work.causal, "dtype": work.dtype, "preset": work.preset, "plan": plan}
 
-    right = report(map(line, works), options.output, command)
+    right = report(map(line, works), options.output, command, mean=bool(options.seed))
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled.")
     return int(not right)
+
+
+def drawn_shapes(seed: str, count: int) -> list[tuple[int, int, int, int]]:
+    """Draw shapes: batch, heads, sequence, depth; three in five sequences have any length, others multiples of 64."""
+    chance = random.Random(seed)
+    found: list[tuple[int, int, int, int]] = []
+    while len(found) < count:
+        length = int(2 ** chance.uniform(*LENGTHS))
+        length = length if chance.random() < 0.6 else length // 64 * 64
+        shape = chance.choice(LEADS), chance.choice((4, 8, 12, 16, 32)), length, chance.choice(DRAWN)
+        if 2 ** SCORED[0] < shape[0] * shape[1] * length**2 < 2 ** SCORED[1]:
+            found.append(shape)
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,6 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--shape", nargs="+", default=[], metavar="BxHxSxD", help="shapes instead of the default ones; BxHxSxDxE too"
     )
+    parser.add_argument("--seed", default="", metavar="WORD", help="draw shapes by this seed")
+    parser.add_argument("--count", type=int, default=12, metavar="N", help="number of drawn shapes (12)")
     parser.add_argument("--table", action="store_true", help="all forward rows of the table in notebooks/numbers.md")
     parser.add_argument("--dtype", default="bf16", choices=("f16", "bf16", "e4m3"), help="(bf16)")
     parser.add_argument("--causal", action="store_true", help="causal mask: a query sees no later keys")
@@ -148,6 +167,8 @@ def _preset_of(row: str) -> tuple[str, ...]:
 def _works(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Work]:
     """Read the shapes of a command line."""
     shapes: Sequence[tuple[int, ...]] = SHAPES
+    if options.seed:
+        shapes = drawn_shapes(options.seed, options.count)
     if options.shape:
         shapes = [tuple(map(int, word.split("x"))) for word in options.shape]
     if any(len(shape) not in (4, 5) for shape in shapes):

@@ -17,6 +17,7 @@ from fireiron.schedules import attention, attention_gradients, rows
 from fireiron.schedules.pointwise import pointwise
 
 from .arrays import torch_module
+from .attention import drawn_shapes
 from .lines import compared, report
 from .measure import why_not_timed
 
@@ -36,6 +37,8 @@ def run(words: Sequence[str], command: str = "") -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m bench attention-bwd", description="Time gradients of attention.")
     parser.add_argument("--shape", nargs="+", default=[], metavar="BxHxSxD", help="instead of the usual ones")
+    parser.add_argument("--seed", default="", metavar="WORD", help="draw shapes by this seed")
+    parser.add_argument("--count", type=int, default=12, metavar="N", help="number of drawn shapes (12)")
     parser.add_argument("--dtype", default="bf16", choices=("f16", "bf16"), help="(bf16)")
     parser.add_argument("--causal", action="store_true", help="a query sees no later keys")
     parser.add_argument("--preset", default="wgmma", choices=sorted((*PRESETS, AT_ONCE)), help="(wgmma)")
@@ -43,6 +46,8 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
     options = parser.parse_args(list(words))
     shapes: Sequence[tuple[int, ...]] = SHAPES
+    if options.seed:
+        shapes = drawn_shapes(options.seed, options.count)
     if options.shape:
         shapes = [tuple(map(int, word.split("x"))) for word in options.shape]
     if any(len(shape) != 4 for shape in shapes):
@@ -60,7 +65,7 @@ def run(words: Sequence[str], command: str = "") -> int:
             found = _timed(shape, options.dtype, options.causal, options.preset)
         return said | found | {"causal": options.causal, "dtype": options.dtype, "preset": options.preset}
 
-    right = report(map(line, shapes), options.output, command)
+    right = report(map(line, shapes), options.output, command, mean=bool(options.seed))
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled.")
     return int(not right)

@@ -11,6 +11,7 @@ import attrs
 from .arrays import torch_module
 from .measure import here
 from .results import write
+from .tables import geomean
 
 
 def compared(launches: Mapping[str, Callable[[], object]], rounds: int, budget_s: float) -> dict[str, Any]:
@@ -50,7 +51,11 @@ def words(line: Mapping[str, Any]) -> str:
 
 
 def report(
-    lines: Iterable[dict[str, Any]], output: str | None, command: str, said: Callable[[Mapping[str, Any]], str] = words
+    lines: Iterable[dict[str, Any]],
+    output: str | None,
+    command: str,
+    said: Callable[[Mapping[str, Any]], str] = words,
+    mean: bool = False,
 ) -> bool:
     """Print each line once it is measured, and append it to a file.
 
@@ -59,17 +64,21 @@ def report(
         output: the file to append to, or None.
         command: the command, which is kept beside the result.
         said: function that describes a line.
+        mean: whether to print the geometric mean of the fastest peers' times over ours at the end.
 
     Returns:
         Whether no result was wrong.
     """
-    machine, right = here(), True
+    machine, right, over = here(), True, list[float]()
     for line in lines:
         right &= not line.get("problem")
+        over += [min(line["ratios"].values())] if mean and line.get("ratios") else []
         print(said(line), flush=True)
         if output:
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             write(output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+    if over:
+        print(f"{len(over)} works: over the fastest peer {geomean(over):.3f} in the mean, {min(over):.3f} at least")
     return right
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 import bench.attention
-from bench.attention import Work, schedule
+from bench.attention import Work, drawn_shapes, schedule
 from bench.main import main
 
 
@@ -106,3 +106,11 @@ def test_other_suites_compile_their_kernels(suite: list[str], shape: str, capsys
 
 def test_pages_divide_the_keys() -> None:
     assert main(["attention-decode", "--pages", "48", "--shape", "2x2x4x1x256x64"]) == 2
+
+
+def test_drawn_shapes_follow_the_seed() -> None:
+    found = drawn_shapes("a", 40)
+    assert found[:9] == drawn_shapes("a", 9) != drawn_shapes("b", 9)
+    assert {shape[3] for shape in found} == {32, 64, 80, 96, 128}
+    assert any(shape[2] % 64 for shape in found)
+    assert any(shape[2] % 64 == 0 for shape in found)
