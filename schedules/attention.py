@@ -46,7 +46,7 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
-from fireiron.schedules._attention_clocks import is_masked, microseconds
+from fireiron.schedules._attention_clocks import hides_later_keys, is_masked, microseconds
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
@@ -564,7 +564,7 @@ def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: 
         """Return the most keys of a chunk."""
         bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
         size = 128 if groups < 3 else 64 if widest > WIDE else 80 if bounded else 96
-        if masked and width > WIDE and (ragged or groups < 2 or joins(spec)):
+        if masked and width > WIDE and (ragged or groups < 2 or (joins(spec) and not hides_later_keys(spec))):
             size = min(size, 128 - step)
         if draws(spec):
             size = min(size, 96 if width <= WIDEST else 64)  # random bits need registers too

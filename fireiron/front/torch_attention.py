@@ -353,7 +353,7 @@ def _run_backward(
     q, k, v, dy = map(_taken, (_parted(q, heads), k, v, _parted(dy.to(q.dtype), heads)))
     beside = [x.contiguous() for x in arrays]
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
-    rows = _parted(o, heads).contiguous(), dy.contiguous()
+    rows = _taken(_parted(o, heads)), dy
     gains = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
     called(programs.delta(_facts(rows[0]), _facts(rows[1]), host), host, *rows, out=(gains,))
     if by_sums is not None:

@@ -27,6 +27,7 @@ _refused: set[tuple[Way, bool]] = set()  # those that failed once, and whether h
 _ATTENTION = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 WIDEST = 128  # most columns of a head for which cuDNN's gradient is the faster
+FEW, LINE = 1024, 4  # most queries and keys for which ours is; queries whose sums in f32 start at multiples of 16 bytes
 PAD = 32  # queries: torch's memory-efficient gradient reads the sums of a multiple of them
 
 
@@ -304,10 +305,11 @@ def _by_products(
 def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way, ...]:
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
-    On an H200 cuDNN's kernels are the fastest up to heads of 128 columns, also where heads of queries share keys: those
-    of `schedules.attention_gradients` take 1.2 to 1.3 times as long. Of 4x16x4096 with 192 columns ours take 0.84 of
-    cuDNN's time (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused
-    kernels take masks and f32, which this package's gradient does not.
+    On an H200 those of `schedules.attention_gradients` take 0.85 of cuDNN's time in 39 shapes of 128 to 1024 queries and
+    64 or 128 columns (0.72 to 0.99), 0.96 to 1.03 for 2048 queries, and up to 1.11 where lines of sums do not start at
+    multiples of 16 bytes; heads of queries that share keys were not timed since. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time
+    (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused kernels take
+    masks and f32, which this package's gradient does not.
 
     Args:
         q, k: tensors of four dims.
@@ -318,10 +320,12 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     if not q.is_cuda or q.dtype == torch.float64:
         return (_by_products,)
     alone, short = q.shape[1] == k.shape[1], q.dtype in (torch.float16, torch.bfloat16)
-    wide = q.shape[-1] > WIDEST
+    few = alone and q.shape[2] % LINE == 0 and max(q.shape[2], k.shape[2]) <= FEW
+    ours = short and not mask
     asked = (
-        (_by_cudnn, short and not wide, "cudnn"),
-        (_of_package, short and not mask, ""),
+        (_of_package, ours and few, ""),
+        (_by_cudnn, short and q.shape[-1] <= WIDEST, "cudnn"),
+        (_of_package, ours and not few, ""),
         (_by_flash, alone and short and not mask, "flash"),
         (_by_efficient, alone, "efficient"),
         (_by_products, True, ""),

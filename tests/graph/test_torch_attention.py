@@ -163,8 +163,8 @@ def test_causal_masks_of_inference_are_no_arrays(kind: str, by_name: bool) -> No
 
 
 def test_the_kernels_of_the_gradient() -> None:
-    def tensors(heads: int = 8, dtype: Any = torch.float16, columns: int = 64) -> Any:
-        return SimpleNamespace(shape=(2, heads, 128, columns), dtype=dtype, is_cuda=True)
+    def tensors(heads: int = 8, dtype: Any = torch.float16, columns: int = 64, length: int = 4096) -> Any:
+        return SimpleNamespace(shape=(2, heads, length, columns), dtype=dtype, is_cuda=True)
 
     def names(q: Any, k: Any, mask: bool, *usable: str) -> list[str]:
         return [way.__name__ for way in torch_attention.ways(q, k, mask, lambda name: name in usable)]
@@ -178,6 +178,11 @@ def test_the_kernels_of_the_gradient() -> None:
     wide = ["_of_package", "_by_flash", "_by_efficient", "_by_products"]
     assert names(tensors(columns=256), tensors(), False, *every) == wide
     assert names(heads(2), heads(2), False, *every) == ["_by_products"]
+    few, odd = tensors(length=384), tensors(length=385)
+    assert names(few, few, False, *every)[:2] == ["_of_package", "_by_cudnn"]
+    assert names(few, q, False, *every)[:2] == names(odd, odd, False, *every)[:2] == ["_by_cudnn", "_of_package"]
+    assert names(few, tensors(2, length=384), False, *every)[:2] == ["_by_cudnn", "_of_package"]
+    assert names(few, few, True, *every)[0] == "_by_cudnn"
 
 
 def test_a_kernel_that_fails_is_not_tried_again(monkeypatch: Any) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 import fireiron as fi
 from fireiron.schedules import attention
-from fireiron.schedules._attention_clocks import FIT, chunks_of_tiles, microseconds
+from fireiron.schedules._attention_clocks import FIT, chunks_of_tiles, hides_later_keys, microseconds
 
 
-def program(queries: int, keys: int, depth: int = 64, heads: int = 256, **options: Any) -> Any:
+def program(queries: int, keys: Any, depth: int = 64, heads: int = 256, **options: Any) -> Any:
     q, k, v = (fi.tensor(1, heads, n, depth, dtype="bf16") for n in (queries, keys, keys))
     return attention.attention(q, k, v, **options)
 
@@ -71,3 +71,15 @@ def test_the_model_counts_waves_and_empty_parts() -> None:
     whole, ragged = (microseconds(program(512, n), 2, 128) for n in (512, 513))
     assert ragged > whole * (ceil(513 / 128) / 4 - 0.1)
     assert microseconds(program(512, 512, causal=True), 2, 64) < microseconds(program(512, 512), 2, 64)
+
+
+def test_masks_that_hide_later_keys() -> None:
+    masks = {
+        **MASKS,
+        "causal window": {"causal": True, "mask": lambda i, j: i - j < 100},
+        "causal prefix": {"causal": True, "mask": lambda i, j: (j < 130) & (i >= 0)},
+    }
+    hidden = {name for name, options in masks.items() if hides_later_keys(program(300, 300, **options))}
+    assert hidden == {"causal", "causal window", "causal prefix"}
+    assert hides_later_keys(program(200, 450, causal=True))
+    assert not hides_later_keys(program(200, fi.symbol("N"), causal=True))
