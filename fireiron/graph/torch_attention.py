@@ -305,11 +305,11 @@ def _by_products(
 def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way, ...]:
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
-    On an H200 those of `schedules.attention_gradients` take 0.85 of cuDNN's time in 39 shapes of 128 to 1024 queries and
-    64 or 128 columns (0.72 to 0.99), 0.96 to 1.03 for 2048 queries, and up to 1.11 where lines of sums do not start at
-    multiples of 16 bytes; heads of queries that share keys were not timed since. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time
-    (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused kernels take
-    masks and f32, which this package's gradient does not.
+    On an H200 those of `schedules.attention_gradients` take 0.85 of cuDNN's time in 39 shapes of 128 to 1024 queries
+    and 64 or 128 columns (0.72 to 0.99), 0.96 to 1.03 for 2048 queries, and up to 1.11 where lines of sums do not start
+    at multiples of 16 bytes; heads of queries that share keys were not timed since. Of 4x16x4096 with 192 columns ours
+    take 0.84 of cuDNN's time (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's.
+    Torch's other fused kernels take masks and f32, which this package's gradient does not.
 
     Args:
         q, k: tensors of four dims.
