@@ -26,7 +26,6 @@ from fireiron import (
 )
 from fireiron.schedules._pixel_clocks import (
     MOST_BESIDE,
-    SHARED,
     Tiles,
     pad_of,
     ranked,
@@ -49,6 +48,7 @@ from fireiron.schedules._pixels import (
     window_of,
 )
 
+ROWS = 64  # of an instruction
 SPANS = (32, 64, 128)  # bytes of a row in shared memory that bulk copies swizzle
 FEW_CHUNKS = 8  # of a 1x1 convolution whose residual is copied: 1.31, 1.23, 1.18, 1.00 and 1.08 with 1, 2, 4, 8 and 8
 LINE_ALIGN = 16  # bytes by which lines and rows of bulk stores are aligned
@@ -113,18 +113,10 @@ class Choice:
         columns = _panel(self.spec, self.plan, self.span, self.w, self.copied)
         by_panels = _by_panels(self.w, columns, self.plan.channels)
         part = {**dict.fromkeys(self.w.batch, 1), **part_of(self.box, self.plan.groups), self.w.column: columns}
-        # Blocks of one tile store no faster by bulk stores, and in some of one warpgroup ptxas serialises products.
-        apart = self.plan.persistent and self.plan.groups > 1
-        return _by_warpgroups(part, self._slots(columns), by_panels) if apart else by_panels
-
-    def _slots(self, columns: int) -> int:
-        """Return the number of panels of `columns` columns in shared memory: two if chunks leave room for a second."""
-        plan = self.plan
-        if columns == plan.channels or len(self.spec.computed.outputs) > 1:
-            return 1
-        chunks = self.stages * self.span * (plan.pixels + plan.channels)
-        rest = SHARED - _kept_beside(self.spec, self.copied, plan) - chunks
-        return 2 if 2 * plan.staging(columns, self.w.stored) <= rest else 1
+        # Blocks of one tile store no faster by bulk stores. Where a warpgroup has the 64 rows of one instruction, ptxas
+        # serialises the products of some kernels (C7514).
+        apart = self.plan.persistent and self.plan.pixels // self.plan.groups > ROWS
+        return _by_warpgroups(part, by_panels) if apart else by_panels
 
     def row(self, role: str, span: int) -> int:
         """Return the bytes of a buffer's rows: along the folded channels, or along columns if these are contiguous.
@@ -248,12 +240,11 @@ def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
     )
 
 
-def _by_warpgroups(part: Mapping[str, int], slots: int, others: Strategy) -> Strategy:
+def _by_warpgroups(part: Mapping[str, int], others: Strategy) -> Strategy:
     """Let each warpgroup store its part of a tile by bulk stores, without a barrier of the block.
 
     Args:
         part: extents of a panel, the part of a warpgroup's results that is stored at once; the columns last.
-        slots: number of panels in shared memory, which are used in turn.
         others: the strategy for results that bulk stores do not take.
     """
     *_, (column, columns) = part.items()
@@ -264,7 +255,7 @@ def _by_warpgroups(part: Mapping[str, int], slots: int, others: Strategy) -> Str
             return others(move)
         put = stmatrix() if _are_matrices([part[dim] for dim in dims[:-1]]) else conform()
         span = next((n for n in reversed(SPANS) if columns * stored.dtype.nbytes % n == 0), 0)
-        return through_shared(put, tma(span), part, at=Warpgroup, ring=slots)(move)
+        return through_shared(put, tma(span), part, at=Warpgroup)(move)
 
     return store
 

@@ -20,19 +20,6 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
-__device__ __forceinline__ void bulk_commit() {
-    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
-}
-
-template <int pending>
-__device__ __forceinline__ void bulk_wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
-}
-
-__device__ __forceinline__ void fence_proxy_async() {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
-
 __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
@@ -80,6 +67,11 @@ __device__ __forceinline__ int cluster_rank() {
     return rank;
 }
 
+template <int number, int threads>
+__device__ __forceinline__ void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+
 template <int count>
 __device__ __forceinline__ void registers_increase() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count));
@@ -88,10 +80,6 @@ __device__ __forceinline__ void registers_increase() {
 template <int count>
 __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
-}
-
-__device__ __forceinline__ void sync_threads(int barrier, int threads) {
-    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 __device__ __forceinline__ void tma_load_4d_multicast(
@@ -134,18 +122,12 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void stmatrix_x4(void* row, const void* registers) {
-    const unsigned* s = static_cast<const unsigned*>(registers);
-    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-        : : "r"(address), "r"(s[0]), "r"(s[1]), "r"(s[2]), "r"(s[3]) : "memory");
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
-__device__ __forceinline__ void tma_store_4d(
-    const TensorMap* map, const void* src, int c0, int c1, int c2, int c3) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
-        : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+__device__ __forceinline__ void copy_16B(void* dst, const void* src) {
+    *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(2, 1, 1)
@@ -154,8 +136,7 @@ wgmma_8x4x4x64x1_f16(
     const half* __restrict__ f,
     half* __restrict__ y,
     const __grid_constant__ TensorMap x_map,
-    const __grid_constant__ TensorMap f_map,
-    const __grid_constant__ TensorMap y_map) {
+    const __grid_constant__ TensorMap f_map) {
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
     const int rank = cluster_rank();
@@ -166,14 +147,13 @@ wgmma_8x4x4x64x1_f16(
     half* x_sh = reinterpret_cast<half*>(shared);
     half* f_sh = reinterpret_cast<half*>(shared + 131072);
     half* y_sh = reinterpret_cast<half*>(shared + 196608);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 212992);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 213056);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 215040);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 215104);
     alignas(16) float product[32];
     alignas(16) half y_rf[32];
     if (threadIdx.x == 0) {
         prefetch_map(&x_map);
         prefetch_map(&f_map);
-        prefetch_map(&y_map);
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 8; ++i) {
@@ -230,8 +210,9 @@ wgmma_8x4x4x64x1_f16(
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
-        const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
-        const int thread2 = thread % 128;
+        const int thread_p = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
+        const int thread_q = thread / 8 % 4;
+        const int thread_k = thread % 8;
         #pragma unroll 1
         for (int trip = 0; trip * (blocks / 2) + block / 2 < 196; ++trip) {
 
@@ -279,25 +260,21 @@ wgmma_8x4x4x64x1_f16(
             }
 
             // store y: Move(8, 4, 4, 64)(RF, GL)(Block)
-            if (thread % 128 == 0) {
-                bulk_wait_read<0>();
-            }
-            sync_threads(1 + thread / 128, 128);  // y_sh is read before it is overwritten
 
-            // load y_rf to y_sh: Move(4, 4, 4, 64)(RF, SH)(Warpgroup)
+            // load y_rf to y_sh: Move(8, 4, 4, 64)(RF, SH)(Block)
             #pragma unroll
-            for (int k3 = 0; k3 < 4; ++k3) {
-                stmatrix_x4(&y_sh[thread / 128 * 4096 + warp * 1024 + thread % 16 * 64 + (k3 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[k3 * 8]);
+            for (int p2 = 0; p2 < 2; ++p2) {
+                #pragma unroll
+                for (int k3 = 0; k3 < 8; ++k3) {
+                    copy_4B(&y_sh[warpgroup * 4608 + thread / 32 % 4 * 1152 + thread / 4 % 8 * 72 + p2 * 576 + thread % 4 * 2 + k3 * 8], &y_rf[p2 * 2 + k3 * 4]);
+                }
             }
-            fence_proxy_async();  // y_sh is written before a bulk store reads it
-            sync_threads(1 + thread / 128, 128);  // y_sh is written before it is read
-            if (thread2 < 1) {
-                tma_store_4d(&y_map, &y_sh[thread / 128 * 4096], tile_k * 128 + rank * 64, tile_q * 4, tile_p * 4, tile_n * 8 + thread / 128 * 4);
+            barrier_sync<0, 256>();  // y_sh is written before it is read
+            #pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                copy_16B(&y[tile_n * 802816 + r * 200704 + thread / 128 * 100352 + tile_p * 14336 + thread_p * 3584 + tile_q * 512 + thread_q * 128 + tile_k * 128 + rank * 64 + thread_k * 8], &y_sh[r * 2304 + thread / 128 * 1152 + thread_p * 288 + thread_q * 72 + thread_k * 8]);
             }
-            if (thread % 128 == 0) {
-                bulk_commit();
-            }
+            barrier_sync<0, 256>();  // y_sh is read before it is overwritten
         }
-        bulk_wait_read<0>();
     }
 }
