@@ -15,7 +15,7 @@ from fireiron.schedules._scores import columns
 SMS = machine("sm_90a").sms
 POINTS = 4  # queries of a tile, and keys of a chunk, for which a mask is evaluated
 SAMPLED = 16  # queries, and later keys of each, for which a mask is evaluated
-MOST_KEYS = 8192  # beyond, whole chunks are most of a row
+MOST_KEYS = 4096  # beyond, whole chunks are most of a row
 
 
 @attrs.frozen

@@ -572,8 +572,8 @@ def wgmma(
     warpgroups, which transpose if channels are not contiguous. Arguments that are not given are chosen by the model of
     `_pixel_clocks`.
 
-    In persistent blocks, each warpgroup stores its part of a tile by bulk stores if they take the result: 16-bit
-    elements, channels last, lines at multiples of 16 bytes.
+    In persistent blocks, each warpgroup of more than 64 pixels stores its part of a tile by bulk stores if they take
+    the result: 16-bit elements, channels last, lines at multiples of 16 bytes.
 
     Args:
         spec: a program of this module without `groups=`, of a type that wgmma multiplies, or `conv2d_grouped`; with
