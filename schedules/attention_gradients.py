@@ -678,10 +678,7 @@ def _plain(spec: ProgramChain) -> bool:
 
 def _in_bulk(spec: ProgramChain) -> bool:
     """Say whether bulk copies can load arrays of one f32 per query: their lines start at multiples of 16 bytes."""
-    queries = spec.residual.extents["i"]
-    assert queries is not None
-    elements = queries if isinstance(queries, int) else queries.divisor
-    return elements * F32_NBYTES % VECTOR_NBYTES == 0
+    return all(array(spec, name).starts_lines_at(VECTOR_NBYTES) for name in _read(spec, "lse", "delta"))
 
 
 def _whole(spec: ProgramChain, row: str) -> dict[str, int]:

@@ -42,6 +42,7 @@ from fireiron.jit.arrays import describe, is_torch
 from fireiron.language.tensor import Tensor, tensor
 
 MOST_KERNELS = 1024
+F32_NBYTES = 4
 LINE_NBYTES = 16  # vectors and tensor maps start at multiples of this number of bytes
 FEW_ROWS = 32  # most rows of a simulated block
 NO_ROOM = ("registers", "spills", "stack", "shared-memory")  # errors of schedules whose tensors a block does not hold
@@ -260,7 +261,9 @@ class Gradient:
 
 
 @lru_cache(MOST_KERNELS)
-def gradients(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -> tuple[Gradient, ...]:
+def gradients(
+    what: Attention, dy: Array, made: tuple[Array, ...], host: bool, sums: Array | None = None
+) -> tuple[Gradient, ...]:
     """Return the kernels of the gradients of queries, keys and values.
 
     Gradients of keys and values are one kernel, or two where registers do not hold both.
@@ -270,11 +273,13 @@ def gradients(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -
         dy: the gradient of the result.
         made: descriptions of the three gradients.
         host: whether arrays lie in host memory.
+        sums: the rows' sums and their products with gradients, which both lie so; None for arrays without gaps.
     """
 
     def kernels(*roles: Role) -> tuple[Gradient, ...]:
         return tuple(
-            Gradient(role, _gradient(what, dy, tuple(made[n] for n in RESULTS[role]), role, host)) for role in roles
+            Gradient(role, _gradient(what, dy, tuple(made[n] for n in RESULTS[role]), role, host, sums))
+            for role in roles
         )
 
     alone: tuple[Role, ...] = ("of_keys_alone", "of_values")
@@ -287,22 +292,32 @@ def gradients(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -
         return of_queries + kernels(*alone)
 
 
-def _gradient(what: Attention, dy: Array, made: tuple[Array, ...], role: Role, host: bool) -> Any:
+def _gradient(what: Attention, dy: Array, made: tuple[Array, ...], role: Role, host: bool, sums: Array | None) -> Any:
     programs = _programs("attention_gradients")
     program = getattr(programs, role)
     reads = [GIVEN[n] for n in READS.get(role, ALL)]
     if what.grouped:
         program = program.on(**{name: dims for name, dims in GROUPED.items() if name in reads})
     arrays = {name: array.described(name) for name, array in zip(GIVEN, (what.q, what.k, what.v, dy), strict=False)}
-    arrays |= {name: tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in GIVEN[4:]}
+    arrays |= {name: _sums_of(what, sums, name) for name in GIVEN[4:]}
     out = tuple(x.described("y") for x in made)
     spec = program(*(arrays[n] for n in reads), **what.options(role), out=single(out), arch=arch_of(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
     return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {}, OTHER_ROWS)
 
 
+def _sums_of(what: Attention, sums: Array | None, name: str) -> Tensor:
+    shape = what.q.shape[:-1]
+    return tensor(*shape, dtype="f32", name=name) if sums is None else sums.described(name)
+
+
+def padded(extent: int) -> int:
+    """Return the elements of f32 from one line of sums to the next, so that bulk copies can read lines."""
+    return -(-extent * F32_NBYTES // LINE_NBYTES) * LINE_NBYTES // F32_NBYTES
+
+
 @lru_cache(MOST_KERNELS)
-def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool) -> Any:
+def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool, sums: Array | None = None) -> Any:
     """Return the kernel of one gradient in f32: of an array at one place where the score function reads it.
 
     Args:
@@ -311,12 +326,13 @@ def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool)
         name: name of the array.
         at: the place: its subscripts. Example: ("h", 0, "j").
         host: whether arrays lie in host memory.
+        sums: as `gradients` takes them.
     """
     programs = _programs("attention_arrays")
     program = programs.of_array
     if what.grouped:
         program = program.on(**{name: dims for name, dims in GROUPED.items() if name != "o"})
-    rows = (tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in ("lse", "delta"))
+    rows = (_sums_of(what, sums, name) for name in ("lse", "delta"))
     named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
     given = (array.described(name) for name, array in named)
     options = what.options("of_array") | {"array": array_name(name), "at": at}
@@ -325,12 +341,13 @@ def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool)
 
 
 @lru_cache(MOST_KERNELS)
-def delta(o: Array, dy: Array, host: bool) -> Any:
-    """Return the kernel that adds up the products of the result and its gradient."""
+def delta(o: Array, dy: Array, host: bool, sums: Array | None = None) -> Any:
+    """Return the kernel that adds up the products of the result and its gradient; `sums` is where they go."""
     program = _programs("attention_gradients").delta
     if len(o.shape) == 5:
         program = program.on(o=GROUPED["o"], dy=GROUPED["o"])
-    spec = program(o.described("o"), dy.described("dy"), out="f32", arch=arch_of(host))
+    out = "f32" if sums is None else sums.described("y")
+    spec = program(o.described("o"), dy.described("dy"), out=out, arch=arch_of(host))
     return _kernel(_programs("rows"), spec, host, ("row",), {})
 
 

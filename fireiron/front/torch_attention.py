@@ -297,6 +297,13 @@ def _taken(x: Any, as_values: bool = False) -> Any:
     return x if x.data_ptr() % programs.LINE_NBYTES == 0 else x.clone(memory_format=torch.contiguous_format)
 
 
+def _lines(q: Any) -> Any:
+    """Make an uninitialised number of f32 for each query, in lines that bulk copies read."""
+    *lead, rows, _ = q.shape
+    made = torch.empty(*lead, programs.padded(rows), dtype=torch.float32, device=q.device)
+    return made[..., :rows]
+
+
 def _parted(q: Any, heads: int) -> Any:
     """Split the heads of queries into a dim of the heads of keys and a dim of the queries that share one."""
     return q if q.shape[1] == heads else q.unflatten(1, (heads, q.shape[1] // heads))
@@ -354,14 +361,16 @@ def _run_backward(
     beside = [x.contiguous() for x in arrays]
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     rows = _taken(_parted(o, heads)), dy
-    gains = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    called(programs.delta(_facts(rows[0]), _facts(rows[1]), host), host, *rows, out=(gains,))
+    gains = _lines(q)
+    how = _facts(gains)
+    called(programs.delta(_facts(rows[0]), _facts(rows[1]), host, how), host, *rows, out=(gains,))
     if by_sums is not None:
         gains -= _parted(by_sums, heads)
-    sums = _parted(lse, heads).contiguous()
+    sums = _parted(lse, heads)
+    sums = sums if sums.stride() == gains.stride() else _lines(q).copy_(sums)
     given = q, k, v, dy, sums, gains
     made = (_parted(results[0], heads), *results[1:3])
-    for each in programs.gradients(what, _facts(dy), tuple(map(_facts, made)), host):
+    for each in programs.gradients(what, _facts(dy), tuple(map(_facts, made)), host, how):
         taken = (beside[n] for n in what.taken(each.role))
         called(each.kernel, host, *(given[n] for n in each.reads), *taken, out=tuple(made[n] for n in each.results))
     read = tuple(beside[n] for n in what.taken("of_array"))
@@ -373,7 +382,7 @@ def _run_backward(
         total = torch.zeros_like(result, dtype=torch.float32)
         for at in programs.places_of(functions, name) or ():
             made = torch.empty(programs.extents_at(at, q.shape, k.shape) or (1,), dtype=torch.float32, device=q.device)
-            kernel = programs.array_gradient(what, _facts(dy), name, at, host)
+            kernel = programs.array_gradient(what, _facts(dy), name, at, host, how)
             called(kernel, host, *given, *read, out=(made,))
             shape, order, where = programs.region(at, q.shape, k.shape)
             total[where] += made.reshape(shape).permute(order)

@@ -482,3 +482,22 @@ def test_dropout_compiles_without_spills(depth: int) -> None:
         (gradients.of_keys(*heads, *rows, dropout=0.1, seed=seed), gradients),
     ):
         assert presets.wgmma(spec).compile("sm_90a").resources.spills == 0
+
+
+@pytest.mark.parametrize("line", [101, 104])
+def test_sums_in_padded_lines(line: int) -> None:
+    """Lines that start at multiples of 16 bytes are read by bulk copies, whatever the number of queries."""
+    given = arrays((101, 70, 64, 64), 1, "float16")
+    want = wanted(given, np.full((101, 70), True))
+    described = [fi.tensor(*x.shape, dtype="f16", name=n) for n, x in given.items()]
+    rows = [fi.tensor(1, 2, 101, dtype="f32", strides=(2 * line, line, 1), name=n) for n in ("lse", "delta")]
+    schedule = gradients.wgmma(gradients.of_keys(*described, *rows), groups=1, chunk=32)
+    assert ("&lse_map" in schedule.cuda("sm_90a")) == (line == 104)
+    sums = []
+    for name in ("lse", "delta"):
+        whole = np.full((1, 2, line), np.nan, np.float32)
+        whole[..., :101] = want[name]
+        sums.append(whole[..., :101])
+    made = list(schedule.simulate(*given.values(), *sums).arrays.values())
+    np.testing.assert_allclose(made[0], want["dk"], rtol=4e-3, atol=4e-3)
+    np.testing.assert_allclose(made[1], want["dv"], rtol=4e-3, atol=4e-3)
