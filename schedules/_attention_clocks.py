@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from fireiron import ProgramChain, machine
-from fireiron.schedules._heads import GROUP_ROWS, heads
+from fireiron.schedules._heads import GROUP_ROWS, HOPPER_SHARED, array, heads
 from fireiron.schedules._scores import columns
 
 SMS = machine("sm_90a").sms
@@ -24,6 +24,7 @@ class AttentionClocks:
 
     Args:
         tile, tile_column: time of a tile, and of each column of values.
+        shallow: time of a tile that is added where shared memory holds two chunks only.
         chunk: time of a chunk, whatever its keys.
         key, key_column: time of a key of a chunk, and of each column of keys and of values, for two warpgroups.
         masked, masked_column, masked_chunk: time of a tile, of its columns and of a chunk that a mask adds.
@@ -35,6 +36,7 @@ class AttentionClocks:
 
     tile: float
     tile_column: float
+    shallow: float
     chunk: float
     key: float
     key_column: float
@@ -49,7 +51,7 @@ class AttentionClocks:
 
     def microseconds(self, work: Work) -> float:
         """Estimate the time of a kernel."""
-        tile = self.tile + self.tile_column * work.width
+        tile = self.tile + self.tile_column * work.width + (self.shallow if work.shallow else 0.0)
         chunk = self.chunk
         waves = work.rounds
         if work.masked:
@@ -72,6 +74,7 @@ class Work:
         keys: number of keys of a chunk.
         depth, width: numbers of columns of keys and of values.
         masked: whether a mask leaves keys out.
+        shallow: whether blocks loop over tiles, and shared memory holds two chunks only beside the arrays of two tiles.
         rounds: tiles of each multiprocessor.
         chunks: chunks of a tile, in the mean.
     """
@@ -81,23 +84,25 @@ class Work:
     depth: int
     width: int
     masked: bool
+    shallow: bool
     rounds: float
     chunks: float
 
 
 FIT = AttentionClocks(
-    tile=0.8,
-    tile_column=0.008,
-    chunk=0.06,
-    key=0.0062,
+    tile=1.0,
+    tile_column=0.0062,
+    shallow=0.44,
+    chunk=0.08,
+    key=0.00584,
     key_column=0.000015,
-    masked=0.09,
-    masked_column=0.0064,
-    masked_chunk=0.024,
+    masked=0.086,
+    masked_column=0.0054,
+    masked_chunk=0.018,
     one=0.65,
-    three=1.27,
-    last=0.5,
-    launch=4.2,
+    three=1.29,
+    last=0.7,
+    launch=3.4,
     timings="772 timings",
 )
 
@@ -118,7 +123,10 @@ def work_of(spec: ProgramChain, groups: int, keys: int) -> Work:
     extents, (depth, width) = spec.residual.extents, columns(spec)
     tiles = chunks_of_tiles(spec, groups * GROUP_ROWS, keys)
     count = prod(n for name in heads(spec) if isinstance(n := extents[name], int)) * len(tiles)
-    return Work(groups, keys, depth, width, is_masked(spec), count / SMS, sum(tiles) / len(tiles))
+    nbytes = array(spec, "q").dtype.nbytes
+    free = HOPPER_SHARED - groups * GROUP_ROWS * (2 * depth + width) * nbytes
+    shallow = count > SMS and free < 3 * keys * (depth + width) * nbytes
+    return Work(groups, keys, depth, width, is_masked(spec), shallow, count / SMS, sum(tiles) / len(tiles))
 
 
 def is_masked(spec: ProgramChain) -> bool:

@@ -187,10 +187,11 @@ def test_tf32_arrives_as_it_is_and_fp8_as_bytes():
 def test_axes_without_gaps_are_one():
     """Fused dims of a result are one dimension of its map, and several of the array of a call."""
     x, f = fi.tensor(2, 9, 7, 64, dtype="f16"), fi.tensor(64, 3, 3, 64, dtype="f16", name="f")
-    kernel = conv.wgmma(conv.conv2d(x, f, pad=1), pixels=128, channels=64, runs=True, persistent=True).lowered("sm_90a")
+    spec = conv.conv2d(x, f, pad=1)
+    kernel = conv.wgmma(spec, pixels=256, channels=64, groups=2, runs=True, persistent=True).lowered("sm_90a")
     interface = Interface.of(kernel)
     (found,) = (m for m in interface.maps if m.pointer == "y")
-    assert (found.axes, found.merged, found.box) == ((3, 2), (1, 3), (64, 64))
+    assert (found.axes, found.merged, found.box) == ((3, 2), (1, 3), (64, 128))
     data = json.loads(json.dumps(interface.to_json()))
     assert Interface.from_json(data) == interface
     (described,) = (m for m in data["tensor_maps"] if m["name"] == found.name)
