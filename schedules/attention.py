@@ -453,12 +453,8 @@ def wgmma(
     draw = masked if draw is None else draw
     chain = chain.persistent(share=drawn() if draw else None) if persistent else chain
     result = spec.computed.outputs[0].name
-    chain = chain.epilog(
-        memory=FR,
-        store={result: through_shared(stmatrix(), tma(spans[1]), (GROUP_ROWS, width), at=Warpgroup)}
-        if bulk_store
-        else None,
-    )
+    store = through_shared(stmatrix(), tma(spans[1]), (GROUP_ROWS, width), at=Warpgroup)
+    chain = chain.epilog(memory=FR, store={result: store} if bulk_store else None)
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma(spans[0]))

@@ -440,10 +440,8 @@ def wgmma(
         persistent = short and alone and not _one_wave(spec, row, groups or 2)
         persistent = persistent and _next_fits(spec, groups or 2, chunk or 64)
     if groups is None:
-        many = row == "i" and not persistent and not bounded
-        groups = (
-            3 if many and depth + width <= (4 * WIDE if not (draws(spec) or _slopes_vary(spec)) else 2 * WIDE) else 2
-        )
+        most = 2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE
+        groups = 3 if row == "i" and not persistent and not bounded and depth + width <= most else 2
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     sizes = {"q": depth, "k": depth, "v": width, "dy": width}
     spans = {name: gcd(size * nbytes, LINE_NBYTES) for name, size in sizes.items()}
