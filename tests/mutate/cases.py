@@ -207,7 +207,14 @@ CASES: dict[str, Callable[[], Any]] = {
         _heads(101, 203, 32, 32, causal=True), warps=2, keys=32, rows=32
     ),
     "attention, wgmma": lambda: attention.wgmma(
-        _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=3, persistent=True, draw=False, bulk_store=True
+        _heads(438, 235, 64, 64, causal=True),
+        groups=1,
+        keys=32,
+        stages=3,
+        persistent=True,
+        draw=False,
+        bulk_store=True,
+        slack=0,
     ),
     "attention, speculating": lambda: attention.wgmma(
         _heads(242, 235, 64, 64), groups=1, keys=32, stages=3, persistent=False, slack=8.0, speculate=True
