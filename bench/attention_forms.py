@@ -26,13 +26,17 @@ from fireiron.schedules._attention_clocks import FIT, AttentionClocks, Work, mic
 
 from .ahead import compiled as compile_ahead
 from .arrays import torch_module
+from .attention import ERROR
+from .descent import constants_of, descended
 from .measure import why_not_timed
 from .tables import UNTIMED, geomean
+from .timer import TorchTimer
 
 COLUMNS, DTYPES = (32, 64, 80, 96, 128), ("bf16", "f16")
 LEAST, MOST, SCORES = 7.5, 12.0, 2**28  # powers of 2 of a sequence's length; most scores of a case
 KEYS, GROUPS = (64, 80, 96, 112, 128), (2, 3)
-ROUNDS, PASSES, FIRST_STEP, LAST_STEP = 9, 60, 0.3, 0.005  # steps are parts of a constant
+ROUNDS, BUDGET_S = 9, 2.0
+PASSES, FIRST_STEP, LAST_STEP = 60, 0.3, 0.005  # steps are parts of a constant
 
 
 def program(row: Mapping[str, Any]) -> Any:
@@ -63,30 +67,31 @@ def _schedule(row: Mapping[str, Any]) -> Any:
     return attention.wgmma(program(row), groups=row["groups"], keys=row["keys"])
 
 
-def _timed(rows: Sequence[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """Time the forms of one case, interleaved; those for which registers or memory do not suffice are left out."""
+def _timed(rows: Sequence[dict[str, Any]], rounds: int, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Time the forms of one case, interleaved; those for which registers or memory do not suffice are left out.
+
+    So are forms whose results differ from torch's, which is told.
+    """
     torch = torch_module()
     sizes = tuple(map(int, rows[0]["shape"].split("x")))
     kind = {"f16": torch.float16, "bf16": torch.bfloat16}[rows[0]["dtype"]]
     q, k, v = (torch.randn(*sizes, device="cuda").to(kind) for _ in range(3))
-    out, flushed = torch.empty_like(q), torch.empty(2**26, device="cuda")
-    kernels: list[tuple[dict[str, Any], Any, list[float]]] = []
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=rows[0]["causal"]).float()
+    out, right, launches = torch.empty_like(q), list[dict[str, Any]](), dict[str, Callable[[], Any]]()
     for row in rows:
         try:
-            kernels.append((row, _schedule(row).compile("sm_90a"), []))
+            kernel = _schedule(row).compile("sm_90a")
         except FireironError:
             continue
-    for _ in range(rounds + 1):
-        for _, kernel, times in kernels:
-            flushed.zero_()
-            begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-            torch.cuda._sleep(400_000)  # the host is ahead of the GPU
-            begin.record()
-            kernel(q, k, v, out=out)
-            end.record()
-            torch.cuda.synchronize()
-            times.append(begin.elapsed_time(end) * 1e3)
-    return [{**row, "us": round(statistics.median(times[1:]), 2)} for row, _, times in kernels]
+        kernel(q, k, v, out=out)
+        error = float((out.float() - want).abs().max() / want.abs().max())
+        if error <= ERROR:
+            launches[str(len(right))] = partial(kernel, q, k, v, out=out)
+            right.append(row)
+        else:
+            tell(f"{row}: wrong, an element differs by {error:.3g} of the largest")
+    times = TorchTimer().burst(launches, rounds, BUDGET_S)
+    return [{**row, "us": round(times[str(n)].median_us, 2)} for n, row in enumerate(right)]
 
 
 def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
@@ -103,7 +108,9 @@ def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
     compile_ahead([partial(_compile, row) for rows in found for row in rows])
     why, lost = why_not_timed(), list[float]()
     for rows in () if why else found:
-        timed = _timed(rows, o.rounds)
+        timed = _timed(rows, o.rounds, tell)
+        if not timed:
+            continue
         chosen = min(timed, key=lambda row: microseconds(program(row), row["groups"], row["keys"]))
         lost.append(chosen["us"] / min(row["us"] for row in timed))
         if o.output:
@@ -141,22 +148,10 @@ def loss(timings: Sequence[tuple[Work, str, float]], fit: AttentionClocks) -> tu
     return math.sqrt(statistics.fmean(errors)), geomean(lost)
 
 
-def fitted(timings: Sequence[tuple[Work, str, float]], passes: int = PASSES) -> AttentionClocks:
-    """Change one constant at a time while the error falls; steps shrink when no change helps."""
-    best, least, step = FIT, loss(timings, FIT)[0], FIRST_STEP
-    names = [field.name for field in attrs.fields(AttentionClocks) if isinstance(getattr(FIT, field.name), float)]
-    for _ in range(passes):
-        before = least
-        for name in names:
-            for factor in (1 + step, 1 / (1 + step)):
-                tried = attrs.evolve(best, **{name: getattr(best, name) * factor})
-                found = loss(timings, tried)[0]
-                if found < least:
-                    best, least = tried, found
-        if least == before:
-            step /= 2
-        if step < LAST_STEP:
-            break
+def fitted(timings: Sequence[tuple[Work, str, float]], start: AttentionClocks = FIT) -> AttentionClocks:
+    """Fit all constants."""
+    names = constants_of(start)
+    best, _ = descended(start, names, lambda fit: loss(timings, fit)[0], PASSES, FIRST_STEP, LAST_STEP)
     return attrs.evolve(best, timings=f"{len(timings)} timings")
 
 

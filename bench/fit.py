@@ -25,6 +25,7 @@ from fireiron.schedules._clocks import FIT, clocks
 from fireiron.tune.records import Record, read
 from fireiron.tune.space import arguments
 
+from .descent import constants_of, descended
 from .results import Result
 from .results import read as read_results
 
@@ -113,26 +114,9 @@ def fitted(
     passes: int = PASSES,
     loss: Callable[[Sequence[Timing], ProductClocks], float] = loss,
 ) -> tuple[ProductClocks, float]:
-    """Change one constant at a time while the error falls; steps shrink when no change helps."""
-    best, least, step = start, loss(timings, start), FIRST_STEP
-    for _ in range(passes):
-        before = least
-        for name in names:
-            for factor in (1 + step, 1 / (1 + step)):
-                tried = attrs.evolve(best, **{name: getattr(best, name) * factor})
-                found = loss(timings, tried)
-                if found < least:
-                    best, least = tried, found
-        if least == before:
-            step /= 2
-        if step < LAST_STEP:
-            break
+    """Fit the named constants."""
+    best, least = descended(start, names, lambda fit: loss(timings, fit), passes, FIRST_STEP, LAST_STEP)
     return attrs.evolve(best, timings=f"{len(timings)} timings"), least
-
-
-def free() -> list[str]:
-    """List the constants that are one number each."""
-    return [f.name for f in attrs.fields(ProductClocks) if isinstance(getattr(FIT, f.name), float)]
 
 
 def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
@@ -147,9 +131,11 @@ def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
     parser.add_argument("--passes", type=int, default=PASSES)
     parser.add_argument("--order", action="store_true", help="fit the order of each product's plans, not their times")
     options = parser.parse_args(words)
-    names = options.only.split(",") if options.only else free()
-    if unknown := [name for name in names if name not in free()]:
-        raise UsageError("unknown-constant", f"no constant is called {unknown[0]}", fix=f"use {', '.join(free())}")
+    names = options.only.split(",") if options.only else constants_of(FIT)
+    if unknown := [name for name in names if name not in constants_of(FIT)]:
+        raise UsageError(
+            "unknown-constant", f"no constant is called {unknown[0]}", fix=f"use {', '.join(constants_of(FIT))}"
+        )
     timings = [each for path in options.files for each in timings_of(path)]
     if not timings:
         raise UsageError(

@@ -30,6 +30,7 @@ from fireiron.tune.space import space_of
 
 from .ahead import compiled as compile_ahead
 from .cases import Case, with_options
+from .descent import constants_of, descended
 from .measure import Lab, Options, TorchLab, here, measure, why_not_timed
 from .results import read, write
 from .subjects import Scheduled, subject
@@ -121,21 +122,9 @@ def loss(timings: Sequence[Timed], fit: TileClocks, target: str = TARGET) -> tup
 
 
 def fitted(timings: Sequence[Timed], start: TileClocks = FIT, passes: int = PASSES) -> TileClocks:
-    """Change one constant at a time while the loss falls; steps shrink when no change helps."""
-    best, least, step = start, loss(timings, start)[0], FIRST_STEP
-    names = [field.name for field in attrs.fields(TileClocks) if isinstance(getattr(start, field.name), float)]
-    for _ in range(passes):
-        before = least
-        for name in names:
-            for factor in (1 + step, 1 / (1 + step)):
-                tried = attrs.evolve(best, **{name: getattr(best, name) * factor})
-                found = loss(timings, tried)[0]
-                if found < least:
-                    best, least = tried, found
-        if least == before:
-            step /= 2
-        if step < LAST_STEP:
-            break
+    """Fit all constants."""
+    names = constants_of(start)
+    best, _ = descended(start, names, lambda fit: loss(timings, fit)[0], passes, FIRST_STEP, LAST_STEP)
     return attrs.evolve(best, timings=f"{len(timings)} timings")
 
 

@@ -446,7 +446,7 @@ def wgmma(
     sizes = {"q": depth, "k": depth, "v": width, "dy": width}
     spans = {name: gcd(size * nbytes, LINE_NBYTES) for name, size in sizes.items()}
     by_bulk = _read(spec, "lse", "delta") if bulk_rows and row == "j" else ()
-    own = groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes * (2 if persistent else 1)
+    own = _held_nbytes(spec, groups) * (2 if persistent else 1)
 
     def taken(chunk: int) -> int:
         """Return the bytes of shared memory of a chunk."""
@@ -632,15 +632,20 @@ def _one_wave(spec: ProgramChain, row: str, groups: int) -> bool:
     return count is None or count <= SMS
 
 
+def _held_nbytes(spec: ProgramChain, groups: int) -> int:
+    """Return the bytes of shared memory of the arrays that a block keeps for a tile."""
+    depth, width = columns(spec)
+    sizes = {"q": depth, "k": depth, "v": width, "dy": width}
+    _, _, held, _ = _sides(spec)
+    return groups * GROUP_ROWS * sum(sizes[name] for name in held) * array(spec, "q").dtype.nbytes
+
+
 def _next_fits(spec: ProgramChain, groups: int, chunk: int) -> bool:
     """Say whether shared memory holds the arrays of two tiles, two chunks, and narrow panels of results."""
-    depth, width = columns(spec)
-    nbytes, count = array(spec, "q").dtype.nbytes, len(spec.computed.outputs)
-    chunks = 2 * (chunk * (depth + width) * nbytes + 2 * SLOT_NBYTES)
-    _, _, held, _ = _sides(spec)
-    sizes = {"q": depth, "k": depth, "v": width, "dy": width}
-    own = 2 * groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes
-    return own + chunks + count * groups * GROUP_ROWS * PANELS[-1] * nbytes <= HOPPER_SHARED
+    nbytes = array(spec, "q").dtype.nbytes
+    chunks = 2 * (chunk * sum(columns(spec)) * nbytes + 2 * SLOT_NBYTES)
+    panels = len(spec.computed.outputs) * groups * GROUP_ROWS * PANELS[-1] * nbytes
+    return 2 * _held_nbytes(spec, groups) + chunks + panels <= HOPPER_SHARED
 
 
 def _panels(spec: ProgramChain, groups: int, free: int) -> list[int] | None:

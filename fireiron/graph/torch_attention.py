@@ -27,7 +27,7 @@ _refused: set[tuple[Way, bool]] = set()  # those that failed once, and whether h
 _ATTENTION = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 WIDEST = 128  # most columns of a head for which cuDNN's gradient is the faster
-FEW, LINE = 1024, 4  # most queries and keys for which ours is; queries whose sums in f32 start at multiples of 16 bytes
+FEW, LINE = 1024, 4  # most queries and keys for which ours is, of numbers of queries that are multiples of 4
 PAD = 32  # queries: torch's memory-efficient gradient reads the sums of a multiple of them
 
 
@@ -306,10 +306,11 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
     On an H200 those of `schedules.attention_gradients` take 0.85 of cuDNN's time in 39 shapes of 128 to 1024 queries
-    and 64 or 128 columns (0.72 to 0.99), 0.96 to 1.03 for 2048 queries, and up to 1.11 where lines of sums do not start
-    at multiples of 16 bytes; heads of queries that share keys were not timed since. Of 4x16x4096 with 192 columns ours
-    take 0.84 of cuDNN's time (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's.
-    Torch's other fused kernels take masks and f32, which this package's gradient does not.
+    and 64 or 128 columns (0.72 to 0.99), and 0.96 to 1.03 for 2048 queries. Numbers of queries that are no multiples of
+    4 took up to 1.11 before their sums had padded lines, which was not timed since, as heads of queries that share keys
+    were not. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time (causal 0.90), with 256 columns 1.03 (1.07),
+    and 0.59 to 0.67 of flash attention's. Torch's other fused kernels take masks and f32, which this package's gradient
+    does not.
 
     Args:
         q, k: tensors of four dims.

@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from bench.cases import Case
-from bench.fit import MACHINE, Timing, fitted, free, loss, lost, run, spread, timings_of
+from bench.descent import constants_of
+from bench.fit import MACHINE, Timing, fitted, loss, lost, run, spread, timings_of
 from bench.results import Result, write
 from bench.timer import Times
 from fireiron import matmul
@@ -29,7 +30,7 @@ def measured(truth):
 
 def test_the_machines_constants_are_data() -> None:
     assert MACHINE.products == FIT
-    assert "latency" in free()
+    assert "latency" in constants_of(FIT)
 
 
 def test_a_slower_machine_is_found() -> None:

@@ -420,3 +420,7 @@ def test_values_of_lines_that_no_vector_fills(width: int) -> None:
     weights = np.exp(q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) / 4)
     wanted = weights @ v.astype(np.float64) / weights.sum(-1, keepdims=True)
     assert np.abs(fireiron.attention(q, k, v) - wanted).max() < 2e-3
+
+
+def test_lines_of_sums_are_padded_to_16_bytes() -> None:
+    assert [front.padded(n) for n in (1, 4, 197, 576, 577)] == [4, 4, 200, 576, 580]

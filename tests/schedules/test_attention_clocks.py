@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import fireiron as fi
 from fireiron.schedules import attention
-from fireiron.schedules._attention_clocks import FIT, chunks_of_tiles, hides_later_keys, microseconds
+from fireiron.schedules._attention_clocks import FIT, chunks_of_tiles, hides_later_keys, microseconds, work_of
 
 
 def program(queries: int, keys: Any, depth: int = 64, heads: int = 256, **options: Any) -> Any:
@@ -41,6 +42,16 @@ def test_chunks_are_counted_that_a_mask_leaves(mask: str, queries: int, keys: in
     tiles = [seen[start : start + rows] for start in range(0, queries, rows)]
     wanted = [sum(bool(t[:, start : start + chunk].any()) for start in range(0, keys, chunk)) for t in tiles]
     assert list(chunks_of_tiles(program(queries, keys, **MASKS[mask]), rows, chunk)) == wanted
+
+
+def test_conditions_are_evaluated_where_indices_are_all_that_they_read() -> None:
+    def held(spec: Any) -> Any:
+        return next(s for s in spec.computed.steps if s.where is not None).holds({"i": 3, "j": np.arange(5)})
+
+    assert list(held(program(64, 64, causal=True))) == [1, 1, 1, 1, 0]
+    assert held(program(64, fi.symbol("N"), causal=True)) is None  # the last query sees all keys, whose number is open
+    lengths = fi.tensor(1, dtype="i32", name="lengths")
+    assert held(program(64, 64, mask=lambda b, j, lengths: j < lengths[b], lengths=lengths)) is None
 
 
 def test_a_mask_of_elements_leaves_all_chunks() -> None:
@@ -83,3 +94,20 @@ def test_masks_that_hide_later_keys() -> None:
     assert hidden == {"causal", "causal window", "causal prefix"}
     assert hides_later_keys(program(200, 450, causal=True))
     assert not hides_later_keys(program(200, fi.symbol("N"), causal=True))
+
+
+def test_windows_that_see_later_keys_leave_fewer_registers() -> None:
+    windows: dict[str, Any] = {
+        "x112": {"mask": lambda i, j: (i - j < 512) & (j - i < 512)},
+        "x128": {"causal": True, "mask": lambda i, j: i - j < 512},
+    }
+    for keys, options in windows.items():
+        assert f"{keys}_" in attention.wgmma(program(2048, 2048, 128, **options)).name
+
+
+def test_rings_of_two_chunks_cost_a_tile_time() -> None:
+    """Of 128 keys of 128 columns shared memory holds two chunks, beside the arrays of two tiles."""
+    deep, two = (work_of(program(1024, 1024, 128, heads=64), 2, keys) for keys in (80, 128))
+    assert (deep.shallow, two.shallow) == (False, True)
+    assert FIT.microseconds(two) - FIT.microseconds(attrs.evolve(two, shallow=False)) == pytest.approx(4 * FIT.shallow)
+    assert not work_of(program(1024, 1024, 128, heads=8), 2, 128).shallow  # a tile of each block

@@ -339,6 +339,12 @@ def test_results_that_bulk_stores_do_not_take() -> None:
     ("length", "depth", "causal", "names"),
     [
         (512, 64, False, ("wgmma_1x1x128x128_bf16", "wgmma_1x1x128x64_bf16")),
+        (
+            960,
+            64,
+            False,
+            ("wgmma_1x1x128x128_bf16", "wgmma_1x1x128x64_bf16"),
+        ),  # half a chunk is empty, but chunks are few
         (300, 64, False, ("wgmma_1x1x128x64_bf16", "wgmma_1x1x128x64_bf16")),  # 128 keys leave much of a chunk empty
         (1024, 128, False, ("wgmma_1x1x128x64_bf16", "wgmma_1x1x128x64_bf16")),
         (4096, 128, False, ("wgmma_1x1x192x64_bf16", "wgmma_1x1x128x64_bf16")),  # long loops: a tile of each block
@@ -501,3 +507,26 @@ def test_sums_in_padded_lines(line: int) -> None:
     made = list(schedule.simulate(*given.values(), *sums).arrays.values())
     np.testing.assert_allclose(made[0], want["dk"], rtol=4e-3, atol=4e-3)
     np.testing.assert_allclose(made[1], want["dv"], rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("depth", "options", "read", "chunks"),
+    [
+        (64, {}, "", (128, 64)),
+        (64, {"dropout": 0.1}, "seed", (48, 32)),
+        (128, {"score": lambda s: 20 * fi.tanh(s / 20)}, "", (64, 32)),
+        (128, {"score": lambda s, i, j, bias: s + bias[i, j]}, "bias", (48, 32)),
+        (128, {"score": lambda s, h, slope: s * slope[h]}, "slope", (64, 64)),
+    ],
+)
+def test_chunks_leave_registers_for_functions_and_dropout(
+    depth: int, options: dict[str, Any], read: str, chunks: tuple[int, int]
+) -> None:
+    four = [fi.tensor(2, 64, 512, depth, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(2, 64, 512, dtype="f32") for _ in range(2)]
+    shapes = {"bias": (512, 512), "slope": (64,), "seed": (3,)}
+    given = {read: fi.tensor(*shapes[read], dtype="i32" if read == "seed" else "f32", name=read)} if read else {}
+    for of, chunk in zip((gradients.of_queries, gradients.of_keys), chunks, strict=True):
+        schedule = gradients.wgmma(of(*four, *rows, **options, **given))
+        assert schedule.name.endswith(f"x{chunk}_bf16")
+        assert schedule.compile("sm_90a").resources.spills == 0
