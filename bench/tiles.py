@@ -1,8 +1,8 @@
 """Time points of presets whose tiles the quick model ranks, and fit the model to such timings.
 
 `python -m bench tiles SUITE --presets ampere.sgemm,ampere.dgemm --points N --seed N -o FILE.jsonl` times random points
-of the presets' spaces, and the model's first one, on drawn sizes. `python -m bench fit-tiles FILE.jsonl...` prints the
-constants of `TileClocks` that fit them, with the loss of the model's order.
+of the presets' spaces, half of them of the model's first, on drawn sizes. `python -m bench fit-tiles FILE.jsonl...`
+prints the constants of `TileClocks` that fit them, with the loss of the model's order.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ ROUNDS, BUDGET_S = 9, 1.5
 PASSES, FIRST_STEP, LAST_STEP = 40, 0.3, 0.01  # steps are parts of a constant
 NEAR = 6.0  # exponent of a timing's weight: its product's fastest time over its own
 ORDER = 0.7  # weight of what the model's first points lose, beside the errors of times
+EARLY = 40  # points at the head of the model's order, of which half of the timed ones are
 WORD = re.compile(r"(\w+)=(\([^)]*\)|\S+)")
 
 
@@ -55,7 +56,7 @@ class Timed:
 
 
 def points(case: Case, preset: str, count: int, rng: random.Random, target: str) -> list[Scheduled]:
-    """Draw points of a preset that the quick model gives a time, the model's first one before them."""
+    """Draw points of a preset that the quick model gives a time, half of them of its first; its first before them."""
     declared, spec = space_of(find(preset).made), case.spec()
     if declared is None or declared.tiling is None:
         raise UsageError(
@@ -69,9 +70,11 @@ def points(case: Case, preset: str, count: int, rng: random.Random, target: str)
             found.append((us, {name: value for name, value in point.keywords.items() if value is not None}))
     if not found:
         return []
-    first = min(found, key=lambda each: each[0])
-    rest = [each for each in found if each is not first]
-    return [Scheduled(preset, values, target) for _, values in (first, *rng.sample(rest, min(count, len(rest))))]
+    first, *rest = sorted(found, key=lambda each: each[0])
+    early, late = rest[:EARLY], rest[EARLY:]
+    drawn_early = rng.sample(early, min(-(-count // 2), len(early)))
+    chosen = (first, *drawn_early, *rng.sample(late, min(count - len(drawn_early), len(late))))
+    return [Scheduled(preset, values, target) for _, values in chosen]
 
 
 def _with_tiles() -> list[str]:
@@ -147,17 +150,25 @@ def run(words: Sequence[str], command: str = "", *, lab: Lab | None = None, tell
     )
     parser.add_argument("suite", choices=list(SUITES))
     parser.add_argument("--presets", default="ampere.sgemm,ampere.dgemm", metavar="NAME,...")
-    parser.add_argument("--points", type=int, default=30, metavar="N", help="random points of each preset (30)")
+    parser.add_argument(
+        "--points",
+        type=int,
+        default=30,
+        metavar="N",
+        help="points of each preset, half of its first (30)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of sizes and points (0)")
     parser.add_argument("--count", type=int, metavar="N", help="only the first N cases")
-    parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
+    parser.add_argument("--dtype", help="cases of these element types, in[:acc[:out]]; or all, by them")
     parser.add_argument("--vs", default="torch", metavar="PEER", help="torch, cublas, cublaslt (torch)")
     parser.add_argument("--arch", default=TARGET, help=f"the target ({TARGET})")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
     o = parser.parse_args(list(words))
     why = "" if lab is not None else why_not_timed()
     where = TorchLab() if lab is None and not why else lab
-    cases = with_options(drawn(o.suite, o.seed, o.count), o.dtype, None)
+    cases = drawn(o.suite, o.seed)
+    of_type = tuple(case for case in cases if case.dtype == o.dtype)
+    cases = (of_type or with_options(cases, o.dtype, None))[: o.count]
     rng = random.Random(o.seed)
     chosen = [[p for name in o.presets.split(",") for p in points(c, name, o.points, rng, o.arch)] for c in cases]
     compile_ahead([partial(_compile, c, p) for c, found in zip(cases, chosen, strict=True) for p in found])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from math import e as EULER
-from math import inf, log2, nan, prod, sqrt
+from math import log2, nan, prod, sqrt
 from typing import TypeAlias
 
 import attrs
@@ -28,6 +28,7 @@ from fireiron import (
     maximum,
     minimum,
     random_bits,
+    rounded,
     where,
 )
 
@@ -92,9 +93,8 @@ class Scores:
         """Return the scores multiplied by log2(e), for exponentials of base 2."""
         if self.score is None:
             return products * self.worth(self.factor * LOG2E)
-        # Behind the maximum the product is rounded where it is subtracted, too: a fused multiply-add of a score of -1e9
-        # and its rounded maximum gave 2^64 for 1.
-        made = maximum(as_exponent(self.called(self.score, products * self.worth(self.factor)) * LOG2E), -inf)
+        # Rounded, since a fused multiply-add of a score of -1e9 and its rounded maximum gave 2^64 for 1.
+        made = rounded(as_exponent(self.called(self.score, products * self.worth(self.factor)) * LOG2E))
         return made if made.number is None else where(index("j") < 0, products, made)  # folds need the products' dims
 
     def worth(self, factor: float) -> Value | float:
@@ -228,12 +228,22 @@ def joins(spec: ProgramChain) -> bool:
 
 def needs_registers(spec: ProgramChain) -> bool:
     """Say whether a mask reads arrays along queries or keys, or a score function reads floats or takes exponentials."""
+    return has_many_values(spec) or any(floats for floats, _ in _read(spec))
+
+
+def has_many_values(spec: ProgramChain) -> bool:
+    """Say whether functions read arrays along queries or keys, or take exponentials: a value of each point."""
     if any(step.fold is not None and step.functions for step in spec.computed.steps):
         return True
+    return any(dims & {"i", "j"} for _, dims in _read(spec))
+
+
+def _read(spec: ProgramChain) -> list[tuple[bool, set[str]]]:
+    """List for each array that functions read whether it has floats, and the dims that its subscripts name."""
     own = {"q", "k", "v", "dy", "lse", "delta", SINKS, SEED, Q_SCALE, K_SCALE, V_SCALE}
-    refs = {ref for step in spec.computed.steps for ref in step.reads}
-    read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}
-    return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
+    given = {t.name for t in spec.computed.inputs if t.name not in own}
+    refs = (ref for step in spec.computed.steps for ref in step.reads if ref.name in given)
+    return [(ref.dtype.kind == "float", {d.name for d in ref.dims}) for ref in refs]
 
 
 def columns(spec: ProgramChain) -> tuple[int, int]:

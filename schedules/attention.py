@@ -67,7 +67,17 @@ from fireiron.schedules._heads import (
     tile_to_shared,
     two_share,
 )
-from fireiron.schedules._scores import V_SCALE, Function, Scores, columns, draws, grouped, joins, needs_registers
+from fireiron.schedules._scores import (
+    V_SCALE,
+    Function,
+    Scores,
+    columns,
+    draws,
+    grouped,
+    has_many_values,
+    joins,
+    needs_registers,
+)
 
 EXTENTS = {"paged": {"s": 64}}  # default extents on the command line: lines of a page, which are whole tiles of keys
 SHORT = 1024  # number of queries or keys below which the code around the loop over keys counts
@@ -80,7 +90,7 @@ STEP_NBYTES = 32  # bytes of a row that one instruction reads
 MOST_COLUMNS = 256  # most columns of values whose sums the registers of a warp hold
 LIFT = 8.0  # 8-bit weights are multiplied by 2**8: they are at most 256, and e4m3 holds 448
 CHUNKS = (64, 48, 32)  # numbers of keys of a chunk, for warps of 32 queries
-LAG = 24  # by default, weights of warps of 32 queries may grow to 2**24
+LAG = 24  # weights of warps of 32 queries, and of heads of more than 128 columns, may grow to 2**24
 QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
 LEAST_CHUNKS = 2  # fewest chunks of a warp, so that one loads while another is computed
 WIDEST = 128  # most columns of heads for which registers hold the weights of two chunks beside the sums
@@ -402,7 +412,8 @@ def wgmma(
             holds them, and rows of values have more than 64 columns or are whole swizzled rows of 128 bytes. Each
             warpgroup stores its own results.
         slack: weights may grow to 2**slack before sums are rescaled; their type must hold this number. By default 40
-            with speculation, or 15 for f16, else 0.
+            with speculation, else 24 for heads of more than 128 columns, at most 15 for f16, and 0 for others and
+            where functions need many registers.
         speculate: whether to fold the largest score only in chunks whose weights exceed the slack. Registers then hold
             the weights of two chunks in turn. Weights of bf16 may be up to 60 powers of 2 below 1, so that elements of
             v above 2**75 may overflow f32, and those below 2**-42 lose precision. By default for 16-bit weights and
@@ -434,7 +445,8 @@ def wgmma(
     groups, keys = min(forms, key=lambda form: microseconds(spec, *form)) if len(forms) > 1 else forms[0]
     rows = groups * GROUP_ROWS
     if slack is None:
-        slack = min(SLACK, most) if speculate else 0.0
+        lags = max(depth, width) > WIDEST and not (draws(spec) or has_many_values(spec))  # these need registers
+        slack = min(SLACK, most) if speculate else min(LAG, most) if lags else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * spec.computed.outputs[0].dtype.nbytes
     if bulk_store is None:
@@ -566,7 +578,7 @@ def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: 
             size = min(size, 96 if width <= WIDEST else 64)  # random bits need registers too
         if masked and width > WIDEST:
             size = min(size, 64 if needs_registers(spec) else 80)
-        if needs_registers(spec):  # what functions read or compute needs registers too
+        if has_many_values(spec):  # what functions read or compute needs registers too
             size = min(size, 64 if _bounds(spec) else 80 if joins(spec) else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             # Registers hold the sums, and masks or random bits beside few scores.

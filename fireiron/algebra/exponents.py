@@ -7,7 +7,7 @@ from math import isfinite, log2
 from typing import NamedTuple
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.scalar import Binary, Constant, Scalar, Unary, children, with_children
+from fireiron.algebra.scalar import Binary, Constant, Scalar, Unary, children, parts, with_children
 
 
 class _Line(NamedTuple):
@@ -21,6 +21,8 @@ class _Line(NamedTuple):
 def exponent(tree: Scalar) -> Scalar:
     """Rewrite an expression of f32: constant factors and terms that follow each other become one of each.
 
+    A constant factor of a sum becomes one of each term, where it joins others, and fused multiply-adds take it.
+
     tanh(x) becomes 2 / (1 + exp(-2 x)) - 1, which is off by 2^-21 at most, near 0 too.
 
     Example:
@@ -32,8 +34,34 @@ def exponent(tree: Scalar) -> Scalar:
     if tree.dtype != f32:
         return _of_parts(tree)
     core, factor, term = _line(tree)
-    found = core if factor == 1 else Binary("mul", core, Constant(factor, f32))
+    found = _times(core, factor)
     return Binary("add", found, Constant(term, f32)) if term else found
+
+
+def _times(tree: Scalar, by: float) -> Scalar:
+    """Multiply an expression by a number, which joins constant factors of its terms, or an operand of a product."""
+    if by == 1:
+        return tree
+    match tree:
+        case Unary("neg", x):
+            return Unary("neg", _times(x, by))
+        case Binary("add" | "sub" as op, x, y):
+            return Binary(op, _times(x, by), _times(y, by))
+        case Binary("mul", x, Constant(value=c)) if c and isfinite(c):
+            return _times(x, c * by)
+        case Binary("mul", x, y):
+            return Binary("mul", _times(x, by), y) if _cost(x) < _cost(y) else Binary("mul", x, _times(y, by))
+        case _:
+            return Binary("mul", tree, Constant(by, f32))
+
+
+def _cost(tree: Scalar) -> int:
+    """Order the operands of a product: one that has a factor, then a simple one, which many elements likely share."""
+    match tree:
+        case Binary("mul", _, Constant(value=c)) if c and isfinite(c):
+            return 0
+        case _:
+            return sum(1 for _ in parts(tree))
 
 
 def _of_parts(tree: Scalar) -> Scalar:

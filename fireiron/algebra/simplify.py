@@ -47,7 +47,7 @@ def simplify(tree: Scalar) -> Scalar:
             return x
         case Unary("abs", Unary("neg" | "abs", x)):
             return simplify(Unary("abs", x))
-        case Unary("implied", Constant() as x):
+        case Unary("implied" | "rounded", Constant() as x):
             return x
         case Unary("neg" | "abs" as op, Constant(value, dtype)) if dtype.kind == "float":
             return Constant(-value if op == "neg" else abs(value), dtype)

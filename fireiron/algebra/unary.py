@@ -180,6 +180,8 @@ FUNCTIONS: dict[str, Function] = {
         Function("expm1", "expm1", _lazily("expm1"), lambda x: Unary("exp", x), slots=24),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
+        # The value itself, rounded to its type: no fused multiply-add takes the product that it is.
+        Function("rounded", "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True, slots=0),
         # Of a condition: the condition itself, which what it is combined with implies anyway.
         Function("implied", "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True),
     )

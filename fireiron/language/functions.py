@@ -291,8 +291,8 @@ def implied(condition: Value) -> Value:
 def as_exponent(x: Value) -> Value:
     """Return the value in fewer instructions, where only its absolute error counts, as that of an exponent does.
 
-    Constant factors and terms of f32 that follow each other become one of each, and tanh(x) becomes
-    2 / (1 + exp(-2 x)) - 1, which is off by 2^-21 at most, near 0 too.
+    Constant factors and terms of f32 that follow each other become one of each, a factor of a sum joins those of its
+    terms, and tanh(x) becomes 2 / (1 + exp(-2 x)) - 1, which is off by 2^-21 at most, near 0 too.
 
     Example:
         >>> from fireiron.language.pointwise import accumulator
@@ -300,6 +300,19 @@ def as_exponent(x: Value) -> Value:
         acc * 2 + -2
     """
     return Value(exponent(x.tree), x.tensors)
+
+
+def rounded(x: Value) -> Value:
+    """Mark a value that is rounded to its type before it is used: no fused multiply-add takes the product that it is.
+
+    Where a value and its rounded maximum are subtracted, both are then the same number.
+
+    Example:
+        >>> from fireiron.language.pointwise import accumulator
+        >>> print(rounded(accumulator(f32) * 3) - 5)
+        rounded(acc * 3) - 5
+    """
+    return unary("rounded", x)
 
 
 @checked

@@ -193,9 +193,19 @@ def test_heads_of_16_bits_are_speculated_on() -> None:
 
     assert votes(128, "bf16") == 9  # a chunk's three, in two trips of the loop and in one ahead of it
     assert votes(128, "f16") == votes(64, "bf16", groups=2) == votes(32, "f16") == 9
-    assert votes(128, "bf16", slack=24, speculate=False) == 3
-    assert votes(256, "bf16") == votes(128, "bf16", speculate=False) == votes(128, "bf16", slack=0) == 0
+    assert votes(128, "bf16", slack=24, speculate=False) == 1  # two trips in sequence would spill registers
+    assert votes(128, "bf16", speculate=False) == votes(128, "bf16", slack=0) == votes(256, "bf16", slack=0) == 0
     assert votes(64, "bf16", 96 * 22, groups=3) == 6  # many keys of narrow heads
+
+
+def test_sums_of_wide_heads_are_rescaled_rarely() -> None:
+    def votes(depth: int, width: int, **options: Any) -> int:
+        return schedules.wgmma(heads(512, 512, depth, width, "bf16", **options)).cuda("sm_90a").count("__any_sync")
+
+    assert votes(256, 256) == votes(192, 128) == votes(192, 192, causal=True) == 1
+    assert votes(256, 256, score=lambda s: 20.0 * fi.tanh(s / 20.0)) == 0  # exponentials need registers
+    kernel = schedules.wgmma(heads(512, 512, 192, 192, "f16")).compile("sm_90a")
+    assert kernel.resources.spills == 0
 
 
 def test_wide_heads_take_fewer_keys_at_a_time() -> None:

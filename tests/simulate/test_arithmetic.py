@@ -48,6 +48,7 @@ EXACT = {
     "floor": math.floor,
     "ceil": math.ceil,
     "implied": lambda x: x,
+    "rounded": lambda x: x,
 }
 
 

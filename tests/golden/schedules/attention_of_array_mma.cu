@@ -6,16 +6,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-__device__ __forceinline__ float fmaxf_nan(float x, float y) {
-#if __CUDA_ARCH__ >= 800
-    float z;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-#else
-    return x != x || y != y ? x + y : fmaxf(x, y);
-#endif
-}
-
 __device__ __forceinline__ float fminf_nan(float x, float y) {
 #if __CUDA_ARCH__ >= 800
     float z;
@@ -237,7 +227,7 @@ looped_1x64x64x1_bf16_f32(
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
                 part[0] = (float)(block_j * 64 + thread % 4 * 2 - block_i * 64 - warp * 16 - thread / 4 % 8) + (float)(j % 2 + j / 2 * 8 - i3 * 8);
-                sum[i3 * 16 + j] = fmaf(__fmul_rn(exp2_approx(fminf_nan(fmaf(-(lse_rf[i3] < -3e+38f ? 0.0f : lse_rf[i3]), 1.442695f, fmaxf_nan(__fmul_rn(fmaf(s[i3 * 2 + j % 2 + j / 2 * 4], 0.125f, __fmul_rn(__fmul_rn(bias_rf[i3 * 16 + j], part[0]), 0.1f)), 1.442695f), __int_as_float(0xff800000))), 0.0f)), dp[i3 * 2 + j % 2 + j / 2 * 4] - delta_rf[i3]), __fmul_rn(part[0], 0.1f), sum[i3 * 16 + j]);
+                sum[i3 * 16 + j] = fmaf(__fmul_rn(exp2_approx(fminf_nan(fmaf(-(lse_rf[i3] < -3e+38f ? 0.0f : lse_rf[i3]), 1.442695f, +fmaf(s[i3 * 2 + j % 2 + j / 2 * 4], 0.18033688f, __fmul_rn(__fmul_rn(bias_rf[i3 * 16 + j], 0.14426951f), part[0]))), 0.0f)), dp[i3 * 2 + j % 2 + j / 2 * 4] - delta_rf[i3]), __fmul_rn(part[0], 0.1f), sum[i3 * 16 + j]);
             }
         }
     }
