@@ -208,6 +208,15 @@ def test_sums_of_wide_heads_are_rescaled_rarely() -> None:
     assert kernel.resources.spills == 0
 
 
+@pytest.mark.parametrize("plan", [{}, {"slack": 24.0, "speculate": False, "keys": 96}, {"keys": 96}], ids=str)
+def test_relative_positions_of_keys_that_end_within_a_chunk(plan: dict[str, Any]) -> None:
+    """An element exists for some points only: each of two points that are computed together has its own."""
+    keys = 200
+    table = fi.tensor(2, 2 * keys, name="table")
+    spec = heads(keys, keys, 64, 64, "bf16", score=lambda s, h, i, j, table: s + table[h, i - j + keys], table=table)
+    right(schedules.wgmma(spec, **plan))
+
+
 def test_wide_heads_take_fewer_keys_at_a_time() -> None:
     kernel = schedules.wgmma(heads(512, 512, 256, 256, "bf16")).compile("sm_90a")
     assert kernel.resources.spills == 0

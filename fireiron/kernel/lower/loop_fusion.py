@@ -6,16 +6,16 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import attrs
 
-from fireiron.algebra.dtypes import bf16, f16, f32
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int
+from fireiron.algebra.dtypes import DType, bf16, f16, f32
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced, rewrite
-from fireiron.kernel.ir.statements import Call, Compute, For, Micro, Region, Statement, View, walk
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, For, Micro, Region, Statement, View, walk
 from fireiron.kernel.lower.context import Body, Context
 from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.passes.pairs import converts, pair_of
@@ -108,20 +108,63 @@ def converted_in_pairs(body: Body, single: Set[str], context: Context) -> Body:
         count = as_int(s.extent)
         if count is None or count % 2 or not any(isinstance(x, Compute) and _narrows(x) for x in walk(s.body)):
             return s
-        return _by_twos(s, count, single, context) or s
+        short = _short(s, single)
+        if short is None or any(in_one_register(body, name) is None for name in short):
+            return s
+        wide = {name: temporary("two", kind, 2, context) for name, kind in sorted(short.items())}
+        return _by_twos(s, count, single, wide, context) or s
 
     return rewrite(body, statement)
+
+
+def _short(loop: For, single: Set[str]) -> dict[str, DType] | None:
+    """Give the registers by which a trip's statements hand values on, which two trips would share, with their types.
+
+    None where a statement of a later trip needs more than that: statements then cannot run two trips each.
+    """
+    inner = [x for s in loop.body for x in ((s,) if isinstance(s, Compute) else walk((s,))) if isinstance(x, Compute)]
+    users: dict[str, set[int]] = {}
+    places: dict[str, set[Expr]] = {}
+    written: dict[str, DType] = {}
+    for i, s in enumerate(inner):
+        for view, way in reads_and_writes(s):
+            name = view.buffer.name
+            if name in single:
+                continue
+            users.setdefault(name, set()).add(i)
+            places.setdefault(name, set()).add(view.offset)
+            if way == "write":
+                written[name] = view.buffer.dtype
+    found: dict[str, DType] = {}
+    for name, kind in written.items():
+        if len(users[name]) == 1:  # one statement alone, whose trips follow each other as before
+            continue
+        if len(places[name]) > 1:
+            return None
+        if not any(loop.var in free(place) for place in places[name]):
+            found[name] = kind
+    return found
 
 
 def _narrows(s: Compute) -> bool:
     return isinstance(s.expr, Cast) and s.expr.dtype in (f16, bf16) and s.expr.x.dtype == f32 and s.write is None
 
 
-def _by_twos(loop: For, count: int, single: Set[str], context: Context) -> For | None:
-    """Compute two points per trip; None where a conversion's results are not adjacent."""
+def _by_twos(loop: For, count: int, single: Set[str], wide: Mapping[str, Buffer], context: Context) -> For | None:
+    """Compute two points per trip; None where a conversion's results are not adjacent.
+
+    Args:
+        loop: an unrolled loop around statements of single threads.
+        count: number of its trips.
+        single: register tensors of one register, which then take two.
+        wide: registers that take the place of others, which one trip's statements share.
+        context: the kernel's facts.
+    """
     half = Var(loop.var.name, count // 2)
 
     def of_view(v: View, at: Var) -> View:
+        if v.buffer.name in wide:
+            return attrs.evolve(v, buffer=wide[v.buffer.name], offset=as_expr(at))
         return attrs.evolve(v, offset=as_expr(at)) if v.buffer.name in single else v
 
     def twice(s: Compute) -> Body:
@@ -143,10 +186,11 @@ def _by_twos(loop: For, count: int, single: Set[str], context: Context) -> For |
 
     out: list[Statement] = []
     for s in loop.body:
-        parts = [x for part in (s.body if isinstance(s, Region) else (s,)) for x in _once(part, twice)]
-        if not parts:
+        each = [_once(part, twice) for part in (s.body if isinstance(s, Region) else (s,))]
+        if not all(each):
             return None
-        out += [attrs.evolve(s, body=tuple(parts))] if isinstance(s, Region) else parts
+        parts = tuple(x for made in each for x in made)
+        out += [attrs.evolve(s, body=parts)] if isinstance(s, Region) else parts
     return attrs.evolve(loop, var=half, extent=as_expr(count // 2), body=tuple(out))
 
 
