@@ -14,7 +14,6 @@ from fireiron.schedules._scores import columns
 
 SMS = machine("sm_90a").sms
 POINTS = 4  # queries of a tile, and keys of a chunk, for which a mask is evaluated
-SAMPLED = 16  # queries, and later keys of each, for which a mask is evaluated
 MOST_KEYS = 4096  # beyond, whole chunks are most of a row
 
 
@@ -132,18 +131,6 @@ def work_of(spec: ProgramChain, groups: int, keys: int) -> Work:
 def is_masked(spec: ProgramChain) -> bool:
     """Say whether a mask leaves keys out."""
     return any(step.where is not None for step in spec.computed.steps)
-
-
-def hides_later_keys(spec: ProgramChain) -> bool:
-    """Say whether a mask of indices hides each query's later keys, as a causal one does: by some of the indices."""
-    queries, whole = (spec.residual.extents[name] for name in "ij")
-    step = next((s for s in spec.computed.steps if s.where is not None), None)
-    if step is None or not isinstance(queries, int) or not isinstance(whole, int):
-        return False
-    i = np.linspace(0, queries - 1, SAMPLED, dtype=int)[:, None]
-    j = np.minimum(i + whole - queries + np.linspace(1, whole, SAMPLED, dtype=int), whole - 1)
-    seen = step.holds({"i": i, "j": np.maximum(j, 0)})
-    return seen is not None and not np.any(np.where(j > i + whole - queries, seen, 0))
 
 
 def chunks_of_tiles(spec: ProgramChain, rows: int, keys: int) -> Sequence[int]:

@@ -46,7 +46,7 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
-from fireiron.schedules._attention_clocks import hides_later_keys, is_masked, microseconds
+from fireiron.schedules._attention_clocks import is_masked, microseconds
 from fireiron.schedules._heads import (
     GROUP_ROWS,
     HOPPER_SHARED,
@@ -404,20 +404,19 @@ def wgmma(
             leaves little of the last chunk empty; fewer where registers or shared memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, except
-            where all blocks run at once without a mask, and under masks without speculation where values have more than
-            64 columns.
+            where all blocks run at once without a mask, and under masks without slack where values have more than 64
+            columns.
         draw: whether persistent blocks draw their tiles from a counter; by default under masks, where tiles take
             unequal times.
         bulk_store: whether results are stored through shared memory by bulk copies; by default where shared memory
             holds them, and rows of values have more than 64 columns or are whole swizzled rows of 128 bytes. Each
             warpgroup stores its own results.
         slack: weights may grow to 2**slack before sums are rescaled; their type must hold this number. By default 40
-            with speculation, else 24 for heads of more than 128 columns, at most 15 for f16, and 0 for others and
-            where functions need many registers.
+            with speculation, else 24 (at most 15 for f16, and 0 where random bits or functions need many registers).
         speculate: whether to fold the largest score only in chunks whose weights exceed the slack. Registers then hold
             the weights of two chunks in turn. Weights of bf16 may be up to 60 powers of 2 below 1, so that elements of
             v above 2**75 may overflow f32, and those below 2**-42 lose precision. By default for 16-bit weights and
-            heads of at most 128 columns, unless a mask joins comparisons or weights are dropped at random.
+            heads of at most 128 columns, unless a mask joins comparisons.
 
     Raises:
         FireironError: `attention-dtypes` for values of 8 bits whose keys do not have stride 1.
@@ -439,14 +438,15 @@ def wgmma(
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
     masked = is_masked(spec)
     most = 0.0 if eight else floor(log2_of(values_given.dtype.limits[1]))
+    wide, few_values = max(depth, width) > WIDEST, not (draws(spec) or has_many_values(spec))
     if speculate is None:  # registers hold two chunks' weights beside the sums
-        speculate = most > 0 and slack != 0 and max(depth, width) <= WIDEST and not (draws(spec) or joins(spec))
-    forms = _forms(spec, groups, keys, speculate)
+        speculate = most > 0 and slack != 0 and not (wide or joins(spec))
+    if slack is None:
+        lags = (wide or joins(spec)) and few_values
+        slack = min(SLACK, most) if speculate else min(LAG, most) if lags else 0.0
+    forms = _forms(spec, groups, keys, speculate, slack)
     groups, keys = min(forms, key=lambda form: microseconds(spec, *form)) if len(forms) > 1 else forms[0]
     rows = groups * GROUP_ROWS
-    if slack is None:
-        lags = max(depth, width) > WIDEST and not (draws(spec) or has_many_values(spec))  # these need registers
-        slack = min(SLACK, most) if speculate else min(LAG, most) if lags else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * spec.computed.outputs[0].dtype.nbytes
     if bulk_store is None:
@@ -455,7 +455,7 @@ def wgmma(
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
         # For others registers hold no drawn tile's numbers beside the sums.
-        held = (speculate or width <= WIDE) if masked else not _run_at_once(spec, groups)
+        held = width <= WIDE or (slack > 0 and not wide) if masked else not _run_at_once(spec, groups)
         persistent = held and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
@@ -555,7 +555,9 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
 
-def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: bool) -> list[tuple[int, int]]:
+def _forms(
+    spec: ProgramChain, groups: int | None, keys: int | None, speculate: bool, slack: float
+) -> list[tuple[int, int]]:
     """List numbers of warpgroups and of keys of a chunk for which registers and shared memory suffice.
 
     There are several for known extents with speculation, which the model of times knows. Given numbers are kept.
@@ -572,14 +574,16 @@ def _forms(spec: ProgramChain, groups: int | None, keys: int | None, speculate: 
         """Return the most keys of a chunk."""
         bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
         size = 128 if groups < 3 else 64 if widest > WIDE else 80 if bounded else 96
-        if masked and width > WIDE and (ragged or groups < 2 or (joins(spec) and not hides_later_keys(spec))):
+        if masked and width > WIDE and (ragged or groups < 2 or joins(spec)) and (speculate or not slack):
             size = min(size, 128 - step)
-        if draws(spec):
-            size = min(size, 96 if width <= WIDEST else 64)  # random bits need registers too
+        if draws(spec):  # random bits need registers too
+            size = min(size, 96 if width <= WIDEST and not speculate else 64)
         if masked and width > WIDEST:
             size = min(size, 64 if needs_registers(spec) else 80)
         if has_many_values(spec):  # what functions read or compute needs registers too
-            size = min(size, 64 if _bounds(spec) else 80 if joins(spec) else 96)
+            joined = joins(spec) or (masked and widest > WIDEST)
+            free = widest <= WIDE and not masked
+            size = min(size, 64 if _bounds(spec) else 80 if joined else 112 if free else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             # Registers hold the sums, and masks or random bits beside few scores.
             size = 48 if width > 192 and masked and needs_registers(spec) else 64

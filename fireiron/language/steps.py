@@ -44,6 +44,7 @@ from fireiron.algebra.scalar import (
     parts,
     renumbered,
 )
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import SpecError
 from fireiron.language.folds import Dim, Fold
 from fireiron.language.levels import Memory
@@ -250,8 +251,9 @@ class Step:
 
     @property
     def functions(self) -> frozenset[str]:
-        """List the names of the functions of one value in the body, such as "exp" and "log"."""
-        return frozenset(tree.op for tree in parts(self.body) if isinstance(tree, Unary))
+        """List the names of the inexact functions of one value in the body, such as "exp" and "log"."""
+        found = (tree.op for tree in parts(self.body) if isinstance(tree, Unary))
+        return frozenset(name for name in found if not FUNCTIONS[name].exact)
 
     def holds(self, places: Mapping[str, Any]) -> Any:
         """Evaluate the condition at indices of dims: not 0 where it holds; None without one, or if it reads elements.

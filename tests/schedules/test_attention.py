@@ -452,7 +452,7 @@ def test_functions_of_scores_compile_without_spills(depth: int, mask: str, score
     q, k, v = (fi.tensor(4, 16, 4096, depth, dtype="bf16") for _ in range(3))
     kernel = schedules.wgmma(schedules.attention(q, k, v, **options)).compile("sm_90a")
     assert kernel.resources.spills == 0
-    assert ("__any_sync" in kernel.source) == (not mask)
+    assert ("__any_sync" in kernel.source) == (not mask or score == "alibi")  # exponentials and windows need registers
 
 
 def test_a_soft_cap_takes_two_special_functions_and_a_power() -> None:
