@@ -233,8 +233,11 @@ def needs_registers(spec: ProgramChain) -> bool:
 
 def has_many_values(spec: ProgramChain) -> bool:
     """Say whether functions read arrays along queries or keys, or take exponentials: a value of each point."""
-    if any(step.fold is not None and step.functions for step in spec.computed.steps):
-        return True
+    return any(step.fold is not None and step.functions for step in spec.computed.steps) or reads_points(spec)
+
+
+def reads_points(spec: ProgramChain) -> bool:
+    """Say whether functions read arrays along queries or keys."""
     return any(dims & {"i", "j"} for _, dims in _read(spec))
 
 

@@ -60,7 +60,7 @@ from fireiron.schedules._heads import (
     tile_to_shared,
     two_share,
 )
-from fireiron.schedules._scores import Function, Scores, columns, draws, grouped, needs_registers
+from fireiron.schedules._scores import Function, Scores, columns, draws, grouped, needs_registers, reads_points
 
 T = TypeVar("T")
 LINE_NBYTES = 128  # bytes of a line of a swizzled buffer
@@ -433,11 +433,12 @@ def wgmma(
     nbytes = array(spec, "q").dtype.nbytes
     narrow, masked = depth + width <= 2 * WIDE, any(step.compares_indices for step in spec.computed.steps)
     bounded = any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
-    alone = not (draws(spec) or needs_registers(spec) or _slopes_vary(spec) or bounded)
+    alone = not (draws(spec) or needs_registers(spec) or _slopes_vary(spec))
     folded = spec.residual.extents[other]
     if persistent is None:
-        short = isinstance(folded, int) and (narrow or (row == "i" and masked) or folded <= LONG)
-        persistent = short and alone and not _one_wave(spec, row, groups or 2)
+        short = isinstance(folded, int) and (narrow or (row == "i" and masked and alone) or folded <= LONG)
+        free = not (bounded or reads_points(spec) or (row == "j" and draws(spec)))
+        persistent = short and free and not _one_wave(spec, row, groups or 2)
         persistent = persistent and _next_fits(spec, groups or 2, chunk or 64)
     if groups is None:
         most = 2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE
@@ -453,12 +454,13 @@ def wgmma(
         return chunk * (depth + width) * nbytes + len(by_bulk) * SLOT_NBYTES
 
     if chunk is None:
+        crowded = draws(spec) or (masked and _slopes_vary(spec))
         chunk = 64 if not _crowded(spec, row) else 32 if row == "j" else 48 if groups > 2 else 64
         if depth + width > 4 * WIDE:  # sums take most registers, and held tiles most of shared memory
             fitting = (32,) if draws(spec) else (64, 32) if by_bulk else (64, 48, 32)
             free = HOPPER_SHARED - own
             chunk = next((n for n in fitting if 2 * taken(n) <= free and _registers(spec, n) <= MOST_SUMS), 32)
-        elif row == "i" and narrow and persistent and isinstance(folded, int):
+        elif row == "i" and narrow and persistent and not crowded and isinstance(folded, int):
             chunk = min((128, 64), key=lambda n: -(-folded // n) * (n + BETWEEN))
     panels = _panels(spec, groups, HOPPER_SHARED - own - 2 * taken(chunk)) if bulk_store is not False else None
     own += 0 if panels is None else sum(groups * GROUP_ROWS * n * nbytes for n in panels)
@@ -623,7 +625,7 @@ def _crowded(spec: ProgramChain, row: str) -> bool:
     points = any({"i", "j"} <= {d.name for d in ref.dims} for ref in reads)
     if row == "i":
         return draws(spec) or (wide and (points or reads_both(spec)))
-    return draws(spec) or (wide and (points or _slopes_vary(spec) or (needs_registers(spec) and ragged)))
+    return draws(spec) or (wide and (points or _slopes_vary(spec) or (reads_points(spec) and ragged)))
 
 
 def _one_wave(spec: ProgramChain, row: str, groups: int) -> bool:

@@ -217,6 +217,24 @@ def test_relative_positions_of_keys_that_end_within_a_chunk(plan: dict[str, Any]
     right(schedules.wgmma(spec, **plan))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((300, 330, 128, 128), {"mask": lambda i, j: (i - j < 90) & (j - i < 70)}),
+        ((300, 300, 96, 96), {"causal": True, "mask": lambda i, j: i - j < 100}),
+        ((130, 270, 192, 128), {}),
+        ((200, 200, 256, 256), {"causal": True}),
+    ],
+    ids=["window", "causal window", "192 and 128 columns", "256 columns"],
+)
+def test_sums_that_are_rescaled_rarely(sizes: tuple[int, ...], options: dict[str, Any], dtype: str) -> None:
+    """Scores without an order of size, and such as make each chunk outgrow the one before it."""
+    right(schedules.wgmma(heads(*sizes, dtype, **options)))
+    grown = heads(*sizes, dtype, **options, score=lambda s, j: s + j * 0.5)
+    right(schedules.wgmma(grown, slack=15.0, speculate=False))
+
+
 def test_wide_heads_take_fewer_keys_at_a_time() -> None:
     kernel = schedules.wgmma(heads(512, 512, 256, 256, "bf16")).compile("sm_90a")
     assert kernel.resources.spills == 0

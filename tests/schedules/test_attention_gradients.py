@@ -325,6 +325,58 @@ def test_blocks_that_loop_over_tiles(sizes: Any, group: int, groups: int, bulk_s
             np.testing.assert_allclose(array, want[name], rtol=4e-3, atol=4e-3)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"score": lambda s: 20 * fi.tanh(s / 20)},
+        {
+            "score": lambda s, h, i, j, slope: s - slope[h] * (i - j),
+            "slope": fi.tensor(2, name="slope"),
+            "causal": True,
+        },
+        {"dropout": 0.25, "seed": fi.tensor(3, dtype="i32", name="seed"), "causal": True},
+    ],
+    ids=["soft cap", "slopes", "dropout"],
+)
+def test_functions_in_blocks_that_loop_over_tiles(options: dict[str, Any]) -> None:
+    """They give the bits of blocks with a tile each."""
+    given = arrays((300, 200, 64, 64), 1, "float16")
+    described = [fi.tensor(*x.shape, dtype="f16", name=n) for n, x in given.items()]
+    rows = [fi.tensor(*given["q"].shape[:-1], dtype="f32") for _ in range(2)]
+    sums = [np.full(given["q"].shape[:-1], value, np.float32) for value in (6.0, 0.1)]
+    read = [np.array([0.5, 0.1], np.float32)] if "slope" in options else []
+    read += [np.array([1, 2, 3], np.int32)] if "seed" in options else []
+    for of in (gradients.of_queries, gradients.of_keys):
+        spec = of(*described, *rows, **options)
+        made = [
+            list(
+                gradients.wgmma(spec, groups=2, chunk=32, persistent=p)
+                .simulate(*given.values(), *sums, *read)
+                .arrays.values()
+            )
+            for p in (True, False)
+        ]
+        for loops, alone in zip(*made, strict=True):
+            np.testing.assert_array_equal(loops, alone)
+
+
+def test_functions_let_blocks_loop_over_tiles_of_queries() -> None:
+    four = [fi.tensor(2, 64, 512, 64, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(2, 64, 512, dtype="f32") for _ in range(2)]
+    slope, seed = fi.tensor(64, name="slope"), fi.tensor(3, dtype="i32", name="seed")
+
+    def loops(of: Any, **options: Any) -> bool:
+        return "blocks + block <" in gradients.wgmma(of(*four, *rows, **options)).cuda("sm_90a")
+
+    assert loops(gradients.of_queries, score=lambda s, h, slope: s * slope[h], slope=slope)
+    assert loops(gradients.of_keys, score=lambda s, h, slope: s * slope[h], slope=slope)
+    assert loops(gradients.of_queries, dropout=0.1, seed=seed)
+    assert not loops(gradients.of_keys, dropout=0.1, seed=seed)  # random bits need registers beside two sums
+    assert not loops(
+        gradients.of_queries, mask=lambda j, keep: keep[j] > 0, keep=fi.tensor(512, dtype="i8", name="keep")
+    )
+
+
 def test_results_that_bulk_stores_do_not_take() -> None:
     """Results of f32, and lines that do not start at multiples of 16 bytes."""
     four = [fi.tensor(1, 2, 128, 64, dtype="f16") for _ in range(4)]
@@ -513,7 +565,7 @@ def test_sums_in_padded_lines(line: int) -> None:
     ("depth", "options", "read", "chunks"),
     [
         (64, {}, "", (128, 64)),
-        (64, {"dropout": 0.1}, "seed", (48, 32)),
+        (64, {"dropout": 0.1}, "seed", (64, 32)),
         (128, {"score": lambda s: 20 * fi.tanh(s / 20)}, "", (64, 32)),
         (128, {"score": lambda s, i, j, bias: s + bias[i, j]}, "bias", (48, 32)),
         (128, {"score": lambda s, h, slope: s * slope[h]}, "slope", (64, 64)),
