@@ -53,6 +53,8 @@ SCORES: dict[str, Callable[..., Any]] = {
     "bias": lambda s, b, h, i, j, bias: s + bias[b, h, i, j],
     "bias of keys": lambda s, j, bias_of_keys: s + bias_of_keys[0, j],
     "relative": lambda s, h, i, j, table: s + table[h, fi.minimum(fi.maximum(i - j, -8), 8) + 8],
+    # The table has a place for each distance, so that reads beside the points that exist have none.
+    "distance": lambda s, h, i, j, table: s + table[h, i - j + (fi.extent("j") - 1)],
 }
 SEED = (5, -3, 7)
 
@@ -161,6 +163,8 @@ def extra(draw: Draw, rng: Any) -> dict[str, Any]:
         made["bias_of_keys"] = rng.normal(size=(1, keys))
     if draw.score == "relative":
         made["table"] = rng.normal(size=(heads, 17))
+    if draw.score == "distance":
+        made["table"] = rng.normal(size=(heads, queries + keys - 1))
     return {n: x.astype(np.int32 if x.dtype.kind == "i" else np.float32) for n, x in made.items()}
 
 
@@ -183,6 +187,8 @@ def reference(draw: Draw, q: Any, k: Any, given: Mapping[str, Any], factor: Any)
         s = s + x["bias_of_keys"][0]
     elif draw.score == "relative":
         s = s + x["table"][n, np.clip(away, -8, 8) + 8]
+    elif draw.score == "distance":
+        s = s + x["table"][n, away + keys - 1]
     seen = np.ones(s.shape, bool)
     if draw.causal:
         seen &= j <= i + (keys - queries)
