@@ -102,7 +102,7 @@ def votes(schedule: Any) -> list[str]:
 
 def test_votes() -> None:
     assert votes(heads()) == ["trusts", "again", "far", "trusts2", "again2", "far2"]  # of two trips that stand together
-    assert votes(heads(speculate=False)) == ["again", "again2"]
+    assert votes(heads(speculate=False)) == ["again"]  # one trip: two in sequence would spill registers
     assert votes(heads(slack=0, speculate=False)) == []
     assert "__any_sync(0xffffffff, outgrown[0])" in heads().cuda("sm_90a")
 
