@@ -404,8 +404,8 @@ def wgmma(
             leaves little of the last chunk empty; fewer where registers or shared memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, except
-            where all blocks run at once without a mask, and under masks without slack where values have more than 64
-            columns.
+            where all blocks run at once without a mask, and under masks where values have more than 64 columns and
+            there is no slack, or heads have more than 128.
         draw: whether persistent blocks draw their tiles from a counter; by default under masks, where tiles take
             unequal times.
         bulk_store: whether results are stored through shared memory by bulk copies; by default where shared memory

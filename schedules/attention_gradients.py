@@ -424,7 +424,8 @@ def wgmma(
         bulk_rows: whether bulk copies load `lse` and `delta` of a chunk's queries to shared memory; by default where
             their lines allow it.
         persistent: whether blocks loop over tiles, which they draw from a counter under masks. By default where shared
-            memory holds the next tile's arrays, unless loops are so long that more warpgroups are faster.
+            memory holds the next tile's arrays, unless loops are so long that more warpgroups are faster, or registers
+            hold elements of arrays along queries or keys, or random bits beside the gradients of keys.
         bulk_store: whether results are stored through shared memory by bulk copies, those of each warpgroup on its own;
             by default where lines of results allow it.
     """

@@ -34,6 +34,10 @@ def test_the_models_first_point_comes_first_and_none_twice() -> None:
     spec = CASES[0].spec()
     us = [quick_us(declared.tiling(spec, p.values), spec.matmul, 32, arch("sm_90a")) for p in found]
     assert us[0] == min(us)
+    known = (declared.tiling(spec, p.keywords) for p in declared.of(spec).points())
+    every = sorted(quick_us(t, spec.matmul, 32, arch("sm_90a")) for t in known if t is not None)
+    assert all(x <= every[tiles.EARLY] for x in us[:7]), "the first, and half of the others, are early in its order"
+    assert max(us[7:]) > every[tiles.EARLY]
     assert points(CASES[1], "ampere.sgemm", 12, random.Random(1), "sm_90a") == [], "f64 is for another preset"
 
 
@@ -61,6 +65,19 @@ def test_timings_are_written_and_the_loss_is_told(monkeypatch: pytest.MonkeyPatc
         "1 cases: the model's first point takes 1.250 times as long as the fastest",
     ]
     assert [json.loads(line)["subject"] for line in path.read_text().splitlines()] == ["first", "second", "peer"]
+
+
+def test_cases_of_a_type_are_the_suites_own_if_it_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Case] = []
+    monkeypatch.setattr(tiles, "points", lambda case, name, count, rng, target: asked.append(case) or [])
+    monkeypatch.setattr(tiles, "compile_ahead", lambda tasks: None)
+    whole = suites.drawn("dtypes-random", 5)
+    run(["dtypes-random", "--seed", "5", "--dtype", "f32", "--count", "3"], lab=FakeLab(), tell=print)
+    assert asked[:1] == [next(case for case in whole if case.dtype == "f32")]
+    assert {case.dtype for case in asked} == {"f32"}
+    asked.clear()
+    run(["ragged-random", "--seed", "5", "--dtype", "f64", "--count", "3"], lab=FakeLab(), tell=print)
+    assert {case.dtype for case in asked} == {"f64"}
 
 
 def measured(truth: Any) -> list[Timed]:

@@ -105,6 +105,17 @@ def test_weights_that_are_dropped_are_speculated_on_in_short_chunks() -> None:
         assert kernel.cuda("sm_90a").count("__any_sync") == 9
 
 
+def test_functions_leave_registers_for_long_chunks() -> None:
+    """One number for each head takes none; a number for each point and exponentials do."""
+    scores: dict[str, dict[str, Any]] = {
+        "x128": {"score": lambda s, h, i, j, slope: s - slope[h] * (i - j), "slope": fi.tensor(256)},
+        "x112": {"score": lambda s, i, j, bias: s + bias[i, j], "bias": fi.tensor(4096, 4096, dtype="bf16")},
+        "x96": {"causal": True, "score": lambda s: 20 * fi.tanh(s / 20)},
+    }
+    for keys, options in scores.items():
+        assert f"{keys}_" in attention.wgmma(program(4096, 4096, **options)).name
+
+
 def test_rings_of_two_chunks_cost_a_tile_time() -> None:
     """Of 128 keys of 128 columns shared memory holds two chunks, beside the arrays of two tiles."""
     deep, two = (work_of(program(1024, 1024, 128, heads=64), 2, keys) for keys in (80, 128))
