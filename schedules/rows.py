@@ -64,12 +64,14 @@ from fireiron.schedules._rows import (
     OTHERS,
     SMS,
     Row,
+    alone,
     lanes_of,
     once,
     part_of,
     power,
     ranked,
     row_of,
+    wanted_of,
 )
 
 COLUMNS = 32  # of a row that a thread has, where neighbouring rows lie side by side
@@ -255,14 +257,15 @@ def _of_layernorm(
 @program(x="m n", target="m")
 def cross_entropy(x: Value, target: Value) -> Value:
     """Compute -log(softmax(x)[target]) of each row; a target is a column's index, and must be valid."""
-    return logsumexp(x, "n") - x[:, target]
+    chosen = x[:, target].named("chosen")
+    return logsumexp(x, "n") - chosen
 
 
 @program(x="m n", target="m")
 def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> tuple[Value, Value]:
     """Compute -log(softmax(x)[target]) of each row, and its gradient by x times a scale (1 / rows for a mean)."""
-    every = logsumexp(x, "n").named("every")
-    return every - x[:, target], (_softmax(x, "n", lse=every) - where(equal(index("n"), target), 1.0, 0.0)) * scale
+    every, chosen = logsumexp(x, "n").named("every"), x[:, target].named("chosen")
+    return every - chosen, (_softmax(x, "n", lse=every) - where(equal(index("n"), target), 1.0, 0.0)) * scale
 
 
 @program(x="m n")
@@ -340,16 +343,20 @@ def row(
     chain: ProgramChain
     if given.lines and not warps and not blocks and (given.nbytes <= MOST_OF_A_WARP or given.several):
         lanes = lanes_of(given)
-        of_block = given.tile(rows or 4 * LANES // lanes)
-        chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(_lanes(lanes))
+        count = rows or 4 * LANES // lanes
+        wanted = wanted_of(given, count * lanes, ceil(given.width / (lanes * given.lane)) * given.lane)
+        fits = resident or ((0, wanted) if wanted else 0)
+        chain = spec.tile(**given.tile(count)).to(Block, resident=fits).tile(**single).to(_lanes(lanes))
     else:
         together = given.tile(rows or 1)
         part = part_of(given.times(rows or 1), warps, blocks)
         if not (warps or blocks or stages) and _reads_once(spec, given):
-            part = ranked(given) if given.ranked else once(given) if given.nbytes > MOST_IN_REGISTERS else part
+            wide = given.nbytes > MOST_IN_REGISTERS
+            part = ranked(given) if given.ranked else once(given) if wide else alone(given.times(rows or 1))
         persistent = (stages or part.stages) > 1 or persistent or (part.persistent and not stages)
         stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
-        chain = spec.tile(**together).to(Block, resident=resident or part.resident)
+        fits = (part.resident, part.wanted) if part.wanted else part.resident
+        chain = spec.tile(**together).to(Block, resident=resident or fits)
         if persistent:
             chain = chain.persistent().pipeline(stages or 1)
         if part.blocks > 1:

@@ -9,7 +9,8 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.atoms.atomics import ATOMICS
-from fireiron.atoms.copy import COPIES
+from fireiron.atoms.copy import COPIES, loads
+from fireiron.atoms.copy import FAMILY as LOADS
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA, OF_SUMS
@@ -123,7 +124,7 @@ def find(name: str) -> Atom | None:
 
 def every() -> tuple[Atom, ...]:
     """List all rows, including families whose rows are otherwise made only when they are needed."""
-    return (*TABLE, *OF_SUMS, *REGROUPS, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+    return (*TABLE, *OF_SUMS, *REGROUPS, *SPLIT, *hinted(), *loads(), *(atom for n in WIDTHS for atom in wgmma(n)))
 
 
 def box_move(
@@ -179,6 +180,8 @@ def _rows(name: str) -> tuple[Atom, ...]:
         return SPLIT
     if name.endswith(".of_sums"):
         return OF_SUMS
+    if name.startswith(LOADS):
+        return loads()
     return every() if name.startswith(WGMMA) else (*TABLE, *hinted()) if name.startswith(FAMILY) else TABLE
 
 

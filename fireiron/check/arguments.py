@@ -7,8 +7,11 @@ from fireiron.language.residual import Residual
 from fireiron.language.tensor import Grouped, Hilbert, TileOrder
 
 
-def units(most: int | None, resident: int) -> None:
+def units(most: int | None, resident: int | tuple[int, int]) -> tuple[int, int]:
     """Raise an error for a number of units below 1.
+
+    Returns:
+        The least and the largest number of blocks that an SM should hold; 0 for no such number.
 
     Raises:
         DecompositionError: `level-units`.
@@ -19,10 +22,14 @@ def units(most: int | None, resident: int) -> None:
             f"units={most} leaves no unit to take the tiles",
             fix="use units=1 or more, or drop units=",
         )
-    if resident < 0:
+    least, largest = resident if isinstance(resident, tuple) else (resident, 0)
+    if least < 0 or (isinstance(resident, tuple) and largest < max(1, least)):
         raise DecompositionError(
-            "level-units", f"resident={resident} is no number of blocks", fix="use 1 or more, or 0 for no limit"
+            "level-units",
+            f"resident={resident} is no number of blocks" + (", nor a range of it" if largest else ""),
+            fix="use 1 or more, or 0 for no limit; or the least and the largest number: resident=(1, 8)",
         )
+    return least, largest
 
 
 def order(value: TileOrder, residual: Residual) -> None:

@@ -85,7 +85,8 @@ def _each_once(texts: Iterable[str]) -> list[str]:
 
 def _entry(kernel: Kernel, body: str) -> str:
     """Print the kernel's head, its declarations and its body."""
-    bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
+    blocks = max(kernel.minimum_blocks, kernel.wanted_blocks)
+    bounds = f"{kernel.threads}, {blocks}" if blocks else f"{kernel.threads}"
     if kernel.cluster > 1:
         bounds += f") __cluster_dims__({kernel.cluster}, 1, 1"
     parameters = ",\n".join(INDENT + parameter(p, not kernel.dependent) for p in kernel.parameters)

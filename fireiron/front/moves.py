@@ -16,7 +16,7 @@ from fireiron.base.link import here
 from fireiron.front.chain import Chain, MoveChain, Strategy, Tiled
 from fireiron.front.roles import SRC
 from fireiron.front.verbs import Schedule
-from fireiron.language.atom import POLICIES, SPANS, Policy
+from fireiron.language.atom import LOAD_POLICIES, POLICIES, SPANS, LoadPolicy, Policy
 from fireiron.language.levels import FR, GL, RF, SH, Level, Thread, Warp
 from fireiron.language.specs import BATCH, Move
 from fireiron.language.tensor import Order, RowMajor
@@ -40,17 +40,32 @@ def require_move(name: str, move: object) -> None:
         raise refused(f"the strategy of {name}", ("a Move", "it to load() or to epilog(store=)"), cast(object, move))
 
 
-@checks("nbytes")
-def vector(nbytes: int | None = None) -> Strategy:
+@checks("nbytes", "l1")
+def vector(nbytes: int | None = None, *, l1: LoadPolicy | None = None) -> Strategy:
     """Move by vectors, which all threads take in turn.
 
     Args:
         nbytes: bytes of a vector; None for the widest that fits.
+        l1: hint to the L1 cache of loads from global memory to registers, None for no hint. `no_allocate` keeps no
+            lines there (data used once, by kernels that write little), `evict_first` drops the lines before others,
+            `evict_last` keeps the lines longest, and `evict_unchanged` keeps their old priority.
+
+    Raises:
+        DecompositionError: `load-policy`.
+
+    Source: PTX ISA, ld: .level1::eviction_priority; Cache Eviction Priority Hints.
     """
+    if l1 is not None and not (isinstance(l1, str) and l1 in LOAD_POLICIES):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DecompositionError(
+            "load-policy",
+            f"vector({nbytes}, l1={l1!r}): the L1 cache has no such policy",
+            fix=f"use {', '.join(LOAD_POLICIES)}, or None for no hint",
+            link=here(),
+        )
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("vector()", move)
-        return move.vectors(nbytes).to(Thread).unroll().done()
+        return move.vectors(nbytes).to(Thread).unroll().done(None if l1 is None else f"ld.global.{l1}")
 
     return strategy
 

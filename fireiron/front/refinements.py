@@ -51,7 +51,7 @@ P_ = TypeVar("P_", bound="SplitRefinements[Program]")
 class TileRefinements(Schedule):
     """Refine the last link, a tile."""
 
-    def to(self: T_, level: Level | Nested, units: int | None = None, resident: int = 0) -> T_:
+    def to(self: T_, level: Level | Nested, units: int | None = None, resident: int | tuple[int, int] = 0) -> T_:
         """Distribute the tiles among the units of a level.
 
         Args:
@@ -60,7 +60,8 @@ class TileRefinements(Schedule):
                 tensor is a unit, and the unit at (i, j) takes the tile at (i, j).
             units: the largest number of units that take tiles; each unit loops over several tiles where there are more.
             resident: for Block, the number of blocks that an SM should hold at once; the compiler limits registers
-                accordingly.
+                accordingly. A pair is the least and the largest number: the largest with which registers do not spill
+                is taken.
 
         Shapes:
             (m, n, k)(L) -> (m, n, k)(level)
@@ -70,9 +71,9 @@ class TileRefinements(Schedule):
         """
         given = level if isinstance(level, Level) else level.as_level()
         self._check(rules.level_nests, self._before, given)
-        self._check(arguments.units, units, resident)
+        least, most = self._check(arguments.units, units, resident)
         order = {} if isinstance(level, Level) else {"order": level.order()}
-        return self._refine(level=given, units=units, resident=resident, link=here(), **order)
+        return self._refine(level=given, units=units, resident=least, wanted=most, link=here(), **order)
 
     def unroll(self: T_) -> T_:
         """Unroll the loops over the tiles."""

@@ -83,7 +83,7 @@ def build(
             return compiling(source, kernel.name, arch, used, path=path)
 
         try:
-            binary = _roomy(kernel, compiled(kernel), compiled, used)
+            binary = _roomy(kernel, compiled(kernel), compiled, used, arch)
         except CompileError as error:
             raise raised(error, kernel, arch, options.max_registers) from None
         if not options.debug and not prints:
@@ -105,15 +105,25 @@ def from_disk(digest: str, arch: Arch, *, simulator: Simulator | None = None) ->
     return None if entry is None else CompiledKernel(entry.binary, entry.interface, simulator=simulator)
 
 
-def _roomy(kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary], options: CompileOptions) -> Binary:
-    """Compile a kernel that spills again, for one block per SM, unless its launch bounds give a number of blocks.
+def _roomy(
+    kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary], options: CompileOptions, arch: Arch
+) -> Binary:
+    """Compile a kernel that spills again, for fewer blocks per SM, down to the number that its schedule demands.
 
     Without a number, ptxas may spill a few bytes though registers are left, so that more blocks fit an SM.
     """
-    if not binary.resources.spills or kernel.minimum_blocks or options.max_registers is not None:
+    from fireiron.estimate.registers import register_cap
+
+    if not binary.resources.spills or options.max_registers is not None:
         return binary
-    other = compiled(attrs.evolve(kernel, minimum_blocks=1))
-    return binary if other.resources.spills else other
+    least, held = max(1, kernel.minimum_blocks), kernel.wanted_blocks or (0 if kernel.minimum_blocks else 2)
+    caps = {register_cap(arch, kernel.threads, n): n for n in range(least, held)}  # of equal caps the most blocks
+    other = binary
+    for n in sorted(caps.values(), reverse=True):
+        other = compiled(attrs.evolve(kernel, minimum_blocks=n, wanted_blocks=0))
+        if not other.resources.spills:
+            return other
+    return other if kernel.wanted_blocks else binary
 
 
 def _apart() -> Callable[..., Binary]:
@@ -140,7 +150,8 @@ def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptio
     from fireiron.estimate.registers import register_cap
 
     most = options.max_registers
-    if most is None or most < register_cap(arch, kernel.threads, kernel.minimum_blocks):
+    blocks = max(kernel.minimum_blocks, kernel.wanted_blocks)
+    if most is None or most < register_cap(arch, kernel.threads, blocks):
         return options
     return attrs.evolve(options, max_registers=None)
 

@@ -37,6 +37,9 @@ SPANS = (128, 64, 32, 0)
 # L2 cache policies: lines are evicted before others, after others, in normal order, or keep the order that they had.
 Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
+# L1 cache policies of loads: as above, or the lines are not kept at all.
+LoadPolicy: TypeAlias = Literal["evict_first", "evict_last", "evict_unchanged", "no_allocate"]
+LOAD_POLICIES: tuple[LoadPolicy, ...] = get_args(LoadPolicy)
 # Kinds of asynchronous instructions: copies (cp.async: visible first to the thread that started them); products (wgmma:
 # they hold registers of their unit); stores of boxes (TMA); loads of boxes (TMA: an mbarrier counts their bytes); sends
 # of registers to shared memory of the cluster (st.async: the receiving block's mbarrier counts their bytes).

@@ -110,6 +110,7 @@ class Tile:
         order: the order in which unit ids count tiles. Example: RowMajor: unit 1 takes the tile to the right of unit
             0's.
         resident: number of blocks that an SM should hold at once; it limits the registers of a thread. 0: no limit.
+        wanted: a larger number, which an SM should hold if registers then do not spill; 0 for none.
         permute: a permutation of unit ids, applied before ids are mapped to tiles.
         persistent: whether only as many units are launched as run at once, each looping over tiles.
         share: how persistent units share the work, None for whole tiles in turn.
@@ -127,6 +128,7 @@ class Tile:
     unrolled: bool = False
     order: TileOrder = RowMajor
     resident: int = 0
+    wanted: int = 0
     persistent: bool = False
     share: StreamK | Drawn | None = None
     staggered: int = 1

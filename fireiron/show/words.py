@@ -117,6 +117,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["to"] = f"to {link.level}" if link.level else ""
             said["units"] = f"units {link.units}" if link.units is not None else ""
             said["resident"] = f"resident {link.resident}" if link.resident else ""
+            said["wanted"] = f"at most {link.wanted} resident" if link.wanted else ""
             said["persistent"] = "persistent" if link.persistent else ""
             said["dependent"] = "dependent" if link.dependent else ""
             said["share"] = "" if link.share is None else f"shared by {link.share}"

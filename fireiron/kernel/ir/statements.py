@@ -584,6 +584,7 @@ class Kernel:
         preconditions: conditions on the sizes of a call.
         minimum_blocks: number of blocks that an SM should hold at once; it limits the registers of a thread. 0: no
             limit.
+        wanted_blocks: a larger number, which the compiler aims at while registers do not spill; 0 for none.
         cluster: blocks of a cluster.
         persistent: whether blocks loop over work items; then no more blocks are launched than run at once.
         barriers: mbarriers in shared memory.
@@ -605,6 +606,7 @@ class Kernel:
     barriers: tuple[Barrier, ...] = ()
     dependent: bool = False
     elements: tuple[Elements, ...] = attrs.field(default=(), eq=False, repr=False)
+    wanted_blocks: int = 0
 
     @property
     def cooperative(self) -> bool:

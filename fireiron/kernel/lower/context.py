@@ -118,6 +118,7 @@ class Context:
         loaders: number of threads of the role `load`.
         registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
         resident: number of blocks that an SM should hold at once; 0 for no limit.
+        wanted: a larger number, for which registers may suffice; 0 for none.
         rings: the rings that the two roles share, one for each specialised split.
         signal: the mbarrier that counts the bytes of bulk loads, and its slot; None outside rings.
         cluster: number of blocks in a cluster. `ranks` maps a dimension to the number of blocks along it, and this
@@ -181,6 +182,7 @@ class Context:
         factory=dict[str, "tuple[Storage, Barrier, Cursor | None]"]
     )
     resident: int = 0
+    wanted: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])

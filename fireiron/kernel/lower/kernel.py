@@ -262,6 +262,7 @@ def finish(made: Assembled, early: bool | None = None, told: Callable[[Passed], 
         made.barriers,
         early,
         elements(context.storages.values(), context.threads or 1),
+        context.wanted,
     )
     if made.spec.inplace:
         check_in_place(kernel, {name for _, name in made.spec.inplace})

@@ -220,8 +220,9 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
     return before, tuple(found)
 
 
-def _gathers(e: Expr) -> bool:
-    return isinstance(e, Element) or any(map(_gathers, operands(e)))
+def gathers(e: Expr) -> bool:
+    """Say whether an index reads an array of indices."""
+    return isinstance(e, Element) or any(map(gathers, operands(e)))
 
 
 def _beside(role: str, state: State, context: Context) -> View | None:
@@ -237,7 +238,7 @@ def _beside(role: str, state: State, context: Context) -> View | None:
         return None
     refs = refs_by_role(state.progress.program)
     places, index = _coordinates(state), refs[role].index
-    if any(_gathers(e) for e in index):  # the thread that holds it is known only at run time
+    if any(gathers(e) for e in index):  # the thread that holds it is known only at run time
         return None
     for other, ref in refs.items():
         held = state.windows.get(other)
@@ -342,8 +343,12 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
     mask = exists(step, state, _masked_dims(step, state) if in_registers(views) else None)
     if mask is not None and len(held) == 1 and in_registers(views) and _differs_by_point(mask, state):
         # All threads compute the point, and keep the state where the point does not exist: without branches, points
-        # are computed side by side. A state of several scalars has choices of its own, and takes a branch.
-        trees, mask = [Select(Coordinate(mask), trees[0], Arg(0, held[0].buffer.dtype))], None
+        # are computed side by side. The new state has a name of its own, since NVRTC makes a branch of a choice between
+        # expressions. A state of several scalars has choices of its own, and takes a branch.
+        kind = held[0].buffer.dtype
+        after = View(temporary("next", kind, 1, context), as_expr(0))
+        before += together((after,), trees, views, None, context, state.link)
+        trees, views, mask = [Select(Coordinate(mask), Arg(1, kind), Arg(0, kind))], (*held, after), None
     present = condition_of(step)
     if present is not None:
         present = substitute(present, _coordinates(state))
@@ -373,21 +378,14 @@ def guarded_once(body: Body) -> Body:
     return (If(mask, out),)
 
 
-def _masked_dims(step: Step, state: State) -> frozenset[str] | None:
-    """Return the dims whose missing points a fold of registers must mask; None for all.
+def _masked_dims(step: Step, state: State) -> frozenset[str]:
+    """Return the dims whose missing points a fold of registers must mask: those that it folds.
 
-    Results at missing points of a kept dim are never used. Where some of a thread's points are missing and others are
-    not, to fold them all is cheaper than to choose point by point.
+    Results at missing points of a kept dim are never used, and only a block's last tile has them: a choice at each
+    point costs all tiles a branch.
     """
     found = folded_dims(state)
-    if found is not None:
-        return found
-    mixed: set[str] = set()
-    for dim in step.kept:
-        condition = exists(step, state, frozenset((dim.name,)))
-        if condition is not None and _differs_by_point(condition, state):
-            mixed.add(dim.name)
-    return frozenset(d.name for d in step.dims if d.name not in mixed) if mixed else None
+    return frozenset(d.name for d in step.over) if found is None else found
 
 
 def _differs_by_point(condition: Expr, state: State) -> bool:

@@ -27,7 +27,7 @@ from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.progress import Progress, masks_products
 from fireiron.kernel.lower.ranked_points import fold_points
 from fireiron.kernel.lower.scans import lower_scan
-from fireiron.kernel.lower.step_points import assign, over_points
+from fireiron.kernel.lower.step_points import assign, gathers, over_points
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.step_results import closed, closed_together, stored_name, stores_here
 from fireiron.kernel.lower.step_values import lower_value
@@ -74,10 +74,11 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
         )
         alike = all(set(reader.dims) <= set(step.dims) for reader in readers)  # else computed once for many points
         apart = any(step.outs[0].name in names for names in (outputs, progress.placed, progress.kept, moved))
-        if step.fold is None and not apart and len(readers) <= 1 and alike and not later:
+        early = _gathers_beside_folds(step, progress)
+        if step.fold is None and not apart and not early and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
-        steps.append(_inlined(step, pending))
+        steps.insert(0 if early else len(steps), _inlined(step, pending))
     state, products = _lower_products(steps, state, context, recur)
     steps = _with_folds_side_by_side(steps, products, state)
     plain = [x for s in steps for x in (products[s.name].sides if s.name in products else (s,))]
@@ -212,6 +213,23 @@ def _read_where_written(progress: Progress, link: Link | None) -> set[str]:
                 )
             moved.add(ref.name)
     return moved
+
+
+def _gathers_beside_folds(step: Step, progress: Progress) -> bool:
+    """Say whether a step reads elements that indices name, for results of folds that do not wait for them.
+
+    Two reads after one another, an index and its element, then run while others are folded.
+    """
+    given = {t.name for t in progress.program.inputs}
+    folded = {d.name for s in progress.active for d in s.over}
+    mine = {d.name for d in step.dims}
+    return (
+        step.fold is None
+        and bool(folded)
+        and folded.isdisjoint(mine)
+        and all(ref.name in given for ref in step.reads)
+        and any(gathers(e) for ref in step.reads for e in ref.index)
+    )
 
 
 def _inlined(step: Step, pending: dict[str, Step]) -> Step:

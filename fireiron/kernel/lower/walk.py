@@ -264,6 +264,7 @@ def _grid_tile(
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()}) * context.joined
     context.grid, context.cluster = total * size * context.ways, size
     context.resident, context.persistent, context.dependent = link.resident, link.persistent, link.dependent
+    context.wanted = link.wanted
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
     block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
     index: Expr = block // size

@@ -6,6 +6,13 @@ __device__ __forceinline__ float bf16_to_float(bf16 x) {
     return y;
 }
 
+__device__ __forceinline__ void ld_no_allocate_16B(void* dst, const void* src) {
+    uint4 value = {};
+    asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "+r"(value.x), "+r"(value.y), "+r"(value.z), "+r"(value.w) : "l"(__cvta_generic_to_global(src)) : "memory");
+    *static_cast<uint4*>(dst) = value;
+}
+
 __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
@@ -19,7 +26,7 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
     return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 2)
 reduction_256x8_k8_k16_bf16_f32(
     const bf16* __restrict__ x,
     float* __restrict__ y,
@@ -61,7 +68,7 @@ reduction_256x8_k8_k16_bf16_f32(
         // load x to x_rf: Move(8, 256)(GL, RF)(Warp)
         #pragma unroll
         for (int r = 0; r < 8; ++r) {
-            copy_16B(&x_rf[r * 8], &x[way * 8388608 + warp * 524288 + m * 65536 + r * 8192 + tile * 256 + lane * 8]);
+            ld_no_allocate_16B(&x_rf[r * 8], &x[way * 8388608 + warp * 524288 + m * 65536 + r * 8192 + tile * 256 + lane * 8]);
         }
 
         // sum: add over m

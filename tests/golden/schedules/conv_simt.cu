@@ -80,13 +80,11 @@ simt_1x32x16x4x8_f32(
                     }
 
                     // product: add over r, s, c
-                    if (block_q * 4 + thread_q < 7) {
+                    #pragma unroll
+                    for (int q = 0; q < 4; ++q) {
                         #pragma unroll
-                        for (int q = 0; q < 4; ++q) {
-                            #pragma unroll
-                            for (int k = 0; k < 4; ++k) {
-                                product[q * 4 + k] = fmaf(x_rf[q], f_rf[k], product[q * 4 + k]);
-                            }
+                        for (int k = 0; k < 4; ++k) {
+                            product[q * 4 + k] = fmaf(x_rf[q], f_rf[k], product[q * 4 + k]);
                         }
                     }
                 }

@@ -181,15 +181,15 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         mean_sum[0] = 0.0f;
         #pragma unroll
         for (int n2 = 0; n2 < 16; ++n2) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum[0] = fmaf(g_rf[n2], bf16_to_float(x_rf[n2]), mean_sum[0]);
+            mean_sum[0] = fmaf(g_rf[n2], bf16_to_float(x_rf[n2]), mean_sum[0]);
         }
 
         // mean_sum2: add over n
         mean_sum2[0] = 0.0f;
         #pragma unroll
         for (int n3 = 0; n3 < 16; ++n3) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) part[0] = bf16_to_float(x_rf[n3]);
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum2[0] = fmaf(part[0], part[0], mean_sum2[0]);
+            part[0] = bf16_to_float(x_rf[n3]);
+            mean_sum2[0] = fmaf(part[0], part[0], mean_sum2[0]);
         }
         shuffle_4B(&other[0], &mean_sum[0], thread % 32 ^ 16);
         mean_sum[0] = mean_sum[0] + other[0];
