@@ -38,7 +38,7 @@ CHUNKS_AHEAD = 4  # of such rows, in shared memory, at most: while one is folded
 RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
 MOST_WARPS_TOGETHER = 48  # of an SM, whose lanes hold rows that they read once
-MOST_TOGETHER_WITH_VECTORS = 40  # where lanes also load arrays of one value per column
+MOST_WITH_MORE_ARRAYS = 40  # where lanes load several arrays
 MOST_OF_FOLDING = 80  # bytes of a lane, of rows that are folded alone
 FOLDS_OF_A_WARP = 3  # vectors of a warp that take as long as its folds
 LEAST_TOGETHER = 64  # bytes that neighbouring lanes read at once: two sectors
@@ -592,26 +592,29 @@ def _others(row: Row, warps: int, blocks: int, width: int) -> int:
     return max(OTHERS, row.states) + (GUARDS * (len(row.inputs) - 1) if ragged else 0)
 
 
-def wanted_of(row: Row, threads: int, columns: int) -> int:
+def wanted_of(row: Row, threads: int, columns: int, narrow: bool = False) -> int:
     """Return the number of blocks of an SM whose registers can just hold rows that a kernel reads once.
 
     The compiler then keeps columns as they were loaded, and converts them again; more rows are on their way. On an
     H200, cross entropy with its gradient of 176, 368, 3912 and 7000 columns went from 0.86, 0.88, 0.94 and 0.89 of a
-    copy's speed to 0.96, 0.99, 1.02 and 0.96, softmax of 11,376 columns from 0.86 to 0.97. Rows of two inputs lost up
-    to 0.05.
+    copy's speed to 0.96, 0.99, 1.02 and 0.96, softmax of 11,376 columns from 0.86 to 0.97. Rows of two inputs that
+    several warps share lost up to 0.05; of narrower ones those with 32 to 40 warps of an SM were the fastest.
 
     Args:
         row: facts of the program's rows.
         threads: of a block.
         columns: of a lane.
+        narrow: whether a warp has one row, or several.
 
     Returns:
         The number, 0 where the compiler decides.
     """
-    if len(row.inputs) > 1 or row.states > OTHERS or row.running or row.ranked or row.several:
+    several = len(row.inputs) > 1
+    if (several and not narrow) or row.states > OTHERS or row.running or row.ranked or row.several:
         return 0
-    each = ceil((OTHERS + columns * row.live) / 8) * 8
-    warps = MOST_TOGETHER_WITH_VECTORS if row.vectors else MOST_WARPS_TOGETHER
+    held = sum(row.inputs.values()) / 4 if several else row.live  # registers of a column, at the least
+    each = ceil((OTHERS + columns * held) / 8) * 8
+    warps = MOST_WITH_MORE_ARRAYS if row.vectors or several else MOST_WARPS_TOGETHER
     return min(warps * LANES // threads, REGISTERS // (threads * each))
 
 

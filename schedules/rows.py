@@ -344,7 +344,7 @@ def row(
     if given.lines and not warps and not blocks and (given.nbytes <= MOST_OF_A_WARP or given.several):
         lanes = lanes_of(given)
         count = rows or 4 * LANES // lanes
-        wanted = wanted_of(given, count * lanes, ceil(given.width / (lanes * given.lane)) * given.lane)
+        wanted = wanted_of(given, count * lanes, ceil(given.width / (lanes * given.lane)) * given.lane, True)
         fits = resident or ((0, wanted) if wanted else 0)
         chain = spec.tile(**given.tile(count)).to(Block, resident=fits).tile(**single).to(_lanes(lanes))
     else:

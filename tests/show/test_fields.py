@@ -131,6 +131,7 @@ def made(make: Callable[[], Any]) -> Any:
 CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
     Tile: (product, {
         "sizes": (("M", 16), ("N", 32)), "level": Warp, "units": 2, "unrolled": True, "order": ColMajor, "resident": 2,
+        "wanted": 4,
         "persistent": True, "share": StreamK(), "staggered": 2, "stages": 2, "permute": tilted, "dependent": True,
     }),
     StreamK: (product, {"units": 3}),

@@ -152,6 +152,7 @@ class Context:
             loop over tiles.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
         storages: all buffers in shared memory and registers, by name.
+        filled: names of registers that all threads have written, with zeros where a thread lacks points.
         temporaries: registers that hold values between two statements.
         lets: definitions at the kernel's start.
         preconditions: conditions on the sizes of a call.
@@ -185,6 +186,7 @@ class Context:
     wanted: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
+    filled: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
     meanings: tuple[dict[Var, Expr], Substitution] = attrs.field(factory=lambda: ({}, Substitution()))
     lets: list[Let] = attrs.field(factory=list[Let])

@@ -27,6 +27,7 @@ from fireiron.kernel.lower.context import Body, Context, State, descend, registe
 from fireiron.kernel.lower.folds.places import LANES, tabulated
 from fireiron.kernel.lower.folds.ranked import Ranked, ranked_list
 from fireiron.kernel.lower.folds.state import Open
+from fireiron.kernel.lower.idle_points import around
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.sorted_points import fold_several
@@ -77,7 +78,7 @@ def fold_points(step: Step, opened: Open, state: State, context: Context) -> Bod
             if several is not None:
                 return several if owned is None else owned.around(several)
         main = guarded_once(each_point(step, inside, context, lambda at: accumulate(step, opened, at, context)))
-        return main if owned is None else owned.around(main)
+        return main if owned is None else around(owned, main, [s.name for s in opened.storages], state, context)
     if opened.ranked is None:
         opened.ranked = ranked_list(opened.fold, opened.link, context)
     (dim,) = step.over

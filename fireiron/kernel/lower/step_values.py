@@ -10,8 +10,9 @@ from fireiron.kernel.analysis.ownership import Access, Ownership
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.gathered_pairs import gathered_by_pairs
+from fireiron.kernel.lower.idle_points import around
 from fireiron.kernel.lower.own_points import own_points
-from fireiron.kernel.lower.step_points import assign, new_dims, over_points, owner_of
+from fireiron.kernel.lower.step_points import assign, at_points, each_point, new_dims, owner_of
 from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.tree import tree
@@ -43,7 +44,9 @@ def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tup
     role = f"{out.name} in registers"
     inside = evolve(state, windows={**state.windows, role: window})
     filled = wanted is not None or placed is not None
-    main = over_points(step, inside, context, lambda at: assign(step, role, at, context, filled=filled), wanted)
+    within, owned = at_points(step, inside, context, wanted)
+    main = each_point(step, within, context, lambda at: assign(step, role, at, context, filled=filled))
+    main = main if owned is None else around(owned, main, (), state, context)
     main = gathered_by_pairs(main, context) if wanted is not None else main
     body: Body = (Region(f"{step.name}: {dtype} in {window.storage.name}", main, state.path, link),)
     if placed is not None:

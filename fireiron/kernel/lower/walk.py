@@ -33,6 +33,7 @@ from fireiron.kernel.lower.epilog import lower_epilog
 from fireiron.kernel.lower.folds.shared import staging
 from fireiron.kernel.lower.folds.workspace import workspace
 from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached, refuse_unopened
+from fireiron.kernel.lower.idle_points import loaded_or_zero
 from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
 from fireiron.kernel.lower.long_runs import in_long_runs
@@ -589,7 +590,8 @@ def _unit_tile(
     if state.residual.kind == "MatMul":
         body = (Region(str(inside.residual), body, state.path, link.link),)
     if not proves(present):
-        body = (If(present, body),)
+        zeroed = loaded_or_zero(body, present, context) if state.residual.kind == "Move" else None
+        body = (If(present, body),) if zeroed is None else zeroed
     if var is not None:
         body = (For(var, as_expr(trips), body, loops[-1].unrolled, kind="turns"),)
     return body
