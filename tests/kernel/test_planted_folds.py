@@ -167,7 +167,7 @@ def test_a_dropped_mask_of_a_ragged_row(case: Case) -> None:
 
 @pytest.mark.parametrize("case", ["lanes"], indirect=True)
 def test_a_dropped_guard_of_a_ragged_row(case: Case) -> None:
-    """Where lanes have differently many elements, they load zeros for the last ones, which they do not fold or store."""
+    """Where lanes have differently many elements, they load zeros for the last ones and do not fold these."""
     (guard,) = case.all(lambda s: isinstance(s, If) and not any(_writes(c, "y1") for c in walk(s.body)))
     assert isinstance(guard, If)
     assert case.outcome(case.with_(guard, *guard.body)) == "out-of-bounds"
