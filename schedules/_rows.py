@@ -696,7 +696,8 @@ def lanes_of(row: Row) -> int:
         return columns * lanes / row.width * steps + OF_MORE_BYTES * max(0, columns * whole / BYTES_OF_A_LANE - 1)
 
     found = [LANES, *(n for n in (16, 8, 4, 2, 1) if fits(n))]
-    if 0 < row.count * LANES < SMS * BUSY_THREADS:  # few rows: the more lanes, the sooner each is there
+    # Of few rows, each is there sooner with more lanes. Lanes of running folds wait for each other, and were not timed.
+    if row.running or 0 < row.count * LANES < SMS * BUSY_THREADS:
         return min(found, key=lambda n: ceil(vectors / n) * n)
     return min(found, key=lambda n: round(cost(n), 6))
 

@@ -70,6 +70,21 @@ def test_programs_print_their_points(capsys: Captured) -> None:
     assert capsys.readouterr().out == "share: block 0, thread 16, [1, 3] = 0.015625\n"
 
 
+def test_points_of_rows_that_do_not_exist_are_not_printed(capsys: Captured) -> None:
+    """A block has more rows than there are, and folds what the others hold."""
+
+    @fi.program(x="m n")
+    def sums(x: Any) -> Any:
+        return fi.sum(debug("v")(x), "n")
+
+    schedule = sums(tensor(3, 8, name="x")).tile(m=4).to(fi.Block).tile(m=1).to(fi.Thread)
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)
+    made = schedule.load("x", fi.RF, fi.vector()).epilog(memory=fi.RF).done()
+    assert (made.simulate(x).out == x.sum(1)).all()
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(float(line.rpartition(" = ")[2]) for line in lines) == list(range(24))
+
+
 def test_gemm_on_arrays_prints(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "without_gpu", lambda: True)
     ones = np.ones((4, 4), np.float32)

@@ -340,8 +340,9 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
     trees = [fused(without_branches(at_place(tree, state))) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
-    mask = exists(step, state, _masked_dims(step, state) if in_registers(views) else None)
-    if mask is not None and len(held) == 1 and in_registers(views) and _differs_by_point(mask, state):
+    plain = in_registers(views) and not any(map(prints, trees))  # a point that does not exist is not printed
+    mask = exists(step, state, _masked_dims(step, state) if plain else None)
+    if mask is not None and len(held) == 1 and plain and _differs_by_point(mask, state):
         # All threads compute the point, and keep the state where the point does not exist: without branches, points
         # are computed side by side. The new state has a name of its own, since NVRTC makes a branch of a choice between
         # expressions. A state of several scalars has choices of its own, and takes a branch.
