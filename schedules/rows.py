@@ -521,8 +521,8 @@ def _with_sums(
 
 def _numbers(spec: ProgramChain, given: Row) -> list[str]:
     """List the inputs beside the rows that are one number: without registers, it is read again behind each store."""
-    rows = {*given.inputs, *given.vectors}
-    return [t.name for t in spec.computed.inputs if t.name not in rows and all(n == 1 for n in t.shape)]
+    others = {o.role for o in spec.residual.operands} - {*given.inputs, *given.vectors}  # arrays of indices are none
+    return [t.name for t in spec.computed.inputs if t.name in others and all(n == 1 for n in t.shape)]
 
 
 def _of_lines(spec: ProgramChain, line: str) -> list[str]:

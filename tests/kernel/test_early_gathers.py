@@ -31,7 +31,7 @@ def test_without_the_rule_it_is_read_behind_them(monkeypatch: pytest.MonkeyPatch
     assert "// chosen" not in source
 
 
-@pytest.mark.parametrize("lines", [3, 64, 70])
+@pytest.mark.parametrize("lines", [1, 3, 64, 70])
 @pytest.mark.parametrize("width", [40, 208, 936, 1160, 5000])
 def test_losses_are_those_of_numpy(width: int, lines: int) -> None:
     draw = np.random.default_rng(width)
