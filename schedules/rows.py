@@ -404,11 +404,11 @@ def _across(spec: ProgramChain, given: Row, warps: int) -> Schedule:
     Raises:
         FireironError: `row-columns` for few rows of many columns, which leave most of a GPU idle.
     """
-    if given.count and given.count < SMS * LANES and given.width > MOST_ACROSS:
+    if not warps and given.count and given.count < SMS * LANES and given.width > MOST_ACROSS:
         raise FireironError(
             "row-columns",
             f"columns of {spec.computed.name} lie apart, and few blocks share {given.count} rows of {given.width}",
-            fix="compute the folds by kernels of their own: reductions.reduction",
+            fix="compute the folds by kernels of their own, by reductions.reduction, or give warps=16 to these blocks",
         )
     ways = warps or power(ceil(given.width / COLUMNS), MOST_WAYS)
     chain: ProgramChain = spec.tile(**given.tile(1) | {given.across: LANES}).to(Block)

@@ -804,6 +804,18 @@ def test_sums_beside_rows_whose_columns_lie_apart_are_refused() -> None:
     assert caught.value.code == "row-columns"
 
 
+@pytest.mark.parametrize("fold", [fi.logsumexp, fi.mean_and_variance, fi.softmax])
+def test_few_rows_whose_columns_lie_apart_are_computed_where_warps_are_given(fold: Any) -> None:
+    spec = fi.program(x="m n")(lambda x: fold(x, "m"))(tensor(2500, 40, dtype="bf16", name="x"))
+    with pytest.raises(FireironError) as caught:
+        rows.row(spec)
+    assert caught.value.code == "row-columns"
+    assert "warps=16" in str(caught.value)
+    found = rows.row(spec, warps=16).simulate().comparison
+    assert found is not None
+    assert found.passed
+
+
 @pytest.mark.parametrize("width", [96, 768])
 def test_such_rows_spill_no_registers(width: int) -> None:
     for orders in (("anp", "anp", "anp"), ("apn", "anp", "apn")):
