@@ -135,8 +135,8 @@ def _by_threads(spec: ProgramChain, extents: dict[str, int], order: list[str], f
     return _loaded(chain, spec, order, extents, lane)
 
 
-def _resident(spec: ProgramChain, warps: int, results: int) -> int:
-    """Return the blocks of an SM whose threads hold the vectors that they load at once, beside their results.
+def _resident(spec: ProgramChain, warps: int, results: int) -> tuple[int, int]:
+    """Return the range of blocks of an SM whose threads hold the vectors that they load at once, beside their results.
 
     Without such a number, NVRTC takes so few registers that a thread has two or three vectors on their way. On an H200,
     sums of 64M elements in bf16 took 0.90 to 0.93 of the time, with loads that leave the L1 cache alone.
@@ -148,7 +148,7 @@ def _resident(spec: ProgramChain, warps: int, results: int) -> int:
     """
     states = sum(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
     held = OTHERS + VECTORS * VECTOR_NBYTES // 4 * len(_read(spec)) + states * results
-    return next((n for n in range(MOST_WARPS // warps, 1, -1) if REGISTERS // (n * warps * LANES) >= held), 1)
+    return 1, next((n for n in range(MOST_WARPS // warps, 1, -1) if REGISTERS // (n * warps * LANES) >= held), 1)
 
 
 def _loaded(chain: ProgramChain, spec: ProgramChain, order: list[str], extents: dict[str, int], lane: int) -> Schedule:
