@@ -41,13 +41,6 @@ MOST_WARPS_TOGETHER = 48  # of an SM, whose lanes hold rows that they read once
 MOST_WITH_MORE_ARRAYS = 40  # where lanes load several arrays
 MOST_OF_FOLDING = 80  # bytes of a lane, of rows that are folded alone
 FOLDS_OF_A_WARP = 3  # vectors of a warp that take as long as its folds
-LEAST_TOGETHER = 64  # bytes that neighbouring lanes read at once: two sectors
-BUSY_THREADS = 512  # of an SM: with fewer, none waits for registers
-MOST_OF_FEW_LANES = 96  # bytes of a lane, where fewer lanes than a warp's share a row
-STEPS_OF_LANES = 2  # columns that take as long as one step by which lanes combine a row's folds
-OF_MORE_BYTES = 0.5  # cost of each further BYTES_OF_A_LANE
-SORTED_NBYTES = 256  # of a row that a lane sorts
-SORTING_THREADS = 128  # of an SM
 OF_L2 = 4  # vectors of a lane at most, where gains or biases are read from the L2 cache
 MOST_TOGETHER = 52 << 10  # bytes of a row's part where three blocks of clusters of 8 share an SM
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
@@ -668,47 +661,3 @@ def _stages(shared: int, warps: int, each: int, kept: int) -> int:
 def power(wanted: int, most: int) -> int:
     """Return the smallest power of two that is at least `wanted`, but at most `most`."""
     return min(most, 1 << max(0, wanted - 1).bit_length())
-
-
-def lanes_of(row: Row) -> int:
-    """Choose the number of lanes that share a row.
-
-    Of all numbers with which neighbouring lanes read whole parts of lines, the one with the lowest cost is chosen: the
-    columns of all lanes, idle ones included, with the steps by which lanes combine their folds; and what a lane has
-    beyond some bytes, since fewer warps then fit on an SM. The numbers follow from 686 kernels of seven programs of 64
-    to 1000 columns, timed on an H200: shares of a copy's speed, in the geometric mean, rose from 0.96 to 0.99 for
-    softmax, from 0.93 to 0.98 for layer norm, and from 0.71 to 0.85 for cross entropy. Few rows have the most lanes of
-    which none is idle.
-    """
-    vectors = ceil(row.width / row.lane)
-    if row.several:
-        return _fewest_lanes(row, vectors)
-    most, whole = max(row.inputs.values()), sum(row.inputs.values())
-
-    def fits(lanes: int) -> bool:
-        each, together = ceil(vectors / lanes) * row.lane * whole, lanes * row.lane * most
-        alone = lanes > 1 or (vectors == 1 and not row.running)
-        return alone and each <= MOST_OF_FEW_LANES and together >= min(LEAST_TOGETHER, row.width * most)
-
-    def cost(lanes: int) -> float:
-        columns = ceil(vectors / lanes) * row.lane
-        steps = 1 + STEPS_OF_LANES * log2(lanes) / columns
-        return columns * lanes / row.width * steps + OF_MORE_BYTES * max(0, columns * whole / BYTES_OF_A_LANE - 1)
-
-    found = [LANES, *(n for n in (16, 8, 4, 2, 1) if fits(n))]
-    # Of few rows, each is there sooner with more lanes. Lanes of running folds wait for each other, and were not timed.
-    if row.running or 0 < row.count * LANES < SMS * BUSY_THREADS:
-        return min(found, key=lambda n: ceil(vectors / n) * n)
-    return min(found, key=lambda n: round(cost(n), 6))
-
-
-def _fewest_lanes(row: Row, vectors: int) -> int:
-    """Choose the lanes that share a row whose columns each lane sorts.
-
-    They are as few as fill the SMs: a step over lanes combines two states, as a lane does for each `several` columns.
-    """
-    nbytes = row.lane * max(row.inputs.values())
-    fits = [n for n in (2, 4, 8, 16, 32) if ceil(vectors / n) * nbytes <= SORTED_NBYTES]
-    fits += [1] if vectors == 1 else []
-    enough = [n for n in fits if not row.count or n * row.count >= SMS * SORTING_THREADS]
-    return min(enough, default=min(LANES, 1 << (vectors - 1).bit_length()))

@@ -57,6 +57,7 @@ from fireiron import (
     sum as _sum,
 )
 from fireiron.schedules._beside_sums import in_two_levels, stages_of, units_of
+from fireiron.schedules._narrow_rows import lanes_of
 from fireiron.schedules._rows import (
     LANES,
     MOST_IN_REGISTERS,
@@ -65,7 +66,6 @@ from fireiron.schedules._rows import (
     SMS,
     Row,
     alone,
-    lanes_of,
     once,
     part_of,
     power,
@@ -324,7 +324,7 @@ def row(
             of a block or cluster share each row, 0 stands for one; several rows then share barriers. If rows are
             folded, 0 stands for the number that a model of the SM's time chooses, which also decides how many lanes or
             warps have a row.
-        resident: number of blocks of an SM for which the compiler limits registers; 0 for no limit.
+        resident: number of blocks of an SM for which the compiler limits registers; 0 to choose.
         stages: number of rows in shared memory of a persistent block, which loads the next rows ahead; 1 for blocks
             that are not persistent, 0 to choose by the bytes in flight.
         at_once: whether all warps of a cluster that has a row meet at one barrier for each fold.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd, prod
 from typing import cast
 
@@ -40,6 +40,17 @@ def require_move(name: str, move: object) -> None:
         raise refused(f"the strategy of {name}", ("a Move", "it to load() or to epilog(store=)"), cast(object, move))
 
 
+def _check_policy(code: str, said: str, cache: str, policy: object, known: Sequence[str]) -> None:
+    """Raise an error for a policy that a cache does not have; None is no hint."""
+    if policy is not None and policy not in known:
+        raise DecompositionError(
+            code,
+            f"{said}: the {cache} cache has no such policy",
+            fix=f"use {', '.join(known)}, or None for no hint",
+            link=here(),
+        )
+
+
 @checks("nbytes", "l1")
 def vector(nbytes: int | None = None, *, l1: LoadPolicy | None = None) -> Strategy:
     """Move by vectors, which all threads take in turn.
@@ -55,13 +66,7 @@ def vector(nbytes: int | None = None, *, l1: LoadPolicy | None = None) -> Strate
 
     Source: PTX ISA, ld: .level1::eviction_priority; Cache Eviction Priority Hints.
     """
-    if l1 is not None and not (isinstance(l1, str) and l1 in LOAD_POLICIES):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DecompositionError(
-            "load-policy",
-            f"vector({nbytes}, l1={l1!r}): the L1 cache has no such policy",
-            fix=f"use {', '.join(LOAD_POLICIES)}, or None for no hint",
-            link=here(),
-        )
+    _check_policy("load-policy", f"vector({nbytes}, l1={l1!r})", "L1", l1, LOAD_POLICIES)
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("vector()", move)
@@ -181,13 +186,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             fix="use rows of 128, 64 or 32 bytes, or 0 for plain ones",
             link=here(),
         )
-    if l2 is not None and not (isinstance(l2, str) and l2 in POLICIES):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DecompositionError(
-            "bulk-policy",
-            f"tma({span}, l2={l2!r}): the L2 cache has no such policy",
-            fix=f"use {', '.join(POLICIES)}, or None for no hint",
-            link=here(),
-        )
+    _check_policy("bulk-policy", f"tma({span}, l2={l2!r})", "L2", l2, POLICIES)
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("tma()", move)
